@@ -25,6 +25,7 @@ from jobs.pipeline.files import build_pipeline
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound
 from jobs.planning.request_context import Asked, open_request_context
+from jobs.planning.suite_fingerprint import with_checks
 from jobs.publishing.publishing import publish_request
 from jobs.replay import replayer
 from jobs.replay.chunk.input_sums import InputSums
@@ -35,7 +36,6 @@ from jobs.replay.stages.ascending import Ascending
 from jobs.replay.stages.counted import block_groups, chunk_time, scan_plan
 from jobs.replay.stages.judging import ScanPlan
 from jobs.replay.stages.scan import NEVER_MS, Scanned, latest_before
-from jobs.replay.suite_fingerprint import with_checks
 from jobs.replay.tasks import SparkTasks
 from jobs.runs import Verdict
 from jobs.spark.lazy_session import LazySession

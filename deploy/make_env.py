@@ -55,6 +55,11 @@ SETTINGS = (
     ),
     Setting(name="SPARK_SECRET", about="shared by the Spark master, its workers and the drivers", secret=_token(32)),
     Setting(name="AIRFLOW_PORT", about="Airflow's web page, on 127.0.0.1", default="8080"),
+    Setting(
+        name="AIRFLOW_BASE_URL",
+        about="the address of Airflow's web page behind a proxy, such as https://airflow.example.org (docs/how-to/"
+        "deployment.md)",
+    ),
     Setting(name="AIRFLOW_KEEP_DAYS", about="days that Airflow's logs and the rows of its database stay", default="90"),
     Setting(name="SPARK_PORT", about="the Spark master's web page, on 127.0.0.1", default="8081"),
     Setting(name="SPARK_WORKER_CORES", about="cores of each Spark worker", default="2"),
@@ -78,6 +83,14 @@ SETTINGS = (
     Setting(name="AWS_SECRET_ACCESS_KEY", about="object storage; empty if the lake is a directory"),
     Setting(name="AWS_ENDPOINT_URL", about="object storage other than Amazon's, such as http://object-store:7070"),
     Setting(name="AWS_REGION", about="object storage of Amazon"),
+    Setting(name="AWS_SESSION_TOKEN", about="object storage, with temporary credentials"),
+    Setting(
+        name="AWS_EC2_METADATA_DISABLED",
+        about="`false`: the role of a machine of Amazon has the credentials",
+        default="true",
+    ),
+    Setting(name="HINDCAST_STORAGE_RETRY", about="how long a request to the store is tried again, such as 3m"),
+    Setting(name="HINDCAST_STORAGE_ADDRESSING", about="`virtual`: the bucket is in the host name of the store"),
     Setting(
         name="S3_JARS",
         about="`yes` builds Spark's S3 file system into the image, for DataFrames over s3:// (docs/how-to/storage.md)",

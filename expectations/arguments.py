@@ -24,6 +24,18 @@ _MAX_CONDITIONS = 100
 _MAX_GROUPS = 100
 """Python compiles, and Hindcast translates, a group by recursion."""
 
+MAX_REPEAT = 1000
+"""RE2 refuses a larger count of repetitions."""
+_ESCAPED = re.compile(r"\\.", re.DOTALL)
+_CLASS = re.compile(r"\[\^?\]?[^\]]*\]")
+_COUNT = re.compile(r"\{(\d+)(?:,(\d*))?\}")
+_POSIX = re.compile(r"\[[^\]]*\[:\^?\w+:\]")
+_UNLIKE_RE2 = {
+    re.compile(r"\{,\d*\}"): "has {,n}, which RE2 reads as a text; write {0,n}",
+    re.compile(r"\(\?[a-zA-Z]*x"): "has the flag x, which RE2 refuses; write the expression without blanks",
+    re.compile(r"\(\?#"): "has a comment, which RE2 refuses; leave it out",
+}
+
 _OPERATORS = ("==", "!=", "<", "<=", ">", ">=", "IN", "NOT_IN")
 _PRINTABLE_FROM = ord(" ")
 
@@ -102,16 +114,31 @@ def values(value: Any) -> Problem:  # noqa: ANN401 -- any JSON value
 
 
 def regex(value: Any) -> Problem:  # noqa: ANN401 -- any JSON value
-    """Allow a regular expression that Python can compile."""
+    """Allow a regular expression that Python and RE2 can compile and read in the same way."""
     if not isinstance(value, str):
         return "is not a regular expression"
     if value.count("(") > _MAX_GROUPS:
         return f"has more than {_MAX_GROUPS} opening brackets"
-    try:
-        re.compile(value)
-    except (re.error, OverflowError) as error:
-        return f"is not a regular expression: {error}"
-    return None
+    problem = _unlike_re2(value)
+    if problem is None:
+        try:
+            re.compile(value)
+        except (re.error, OverflowError) as error:
+            problem = f"is not a regular expression: {error}"
+    return problem
+
+
+def _unlike_re2(value: str) -> Problem:
+    """Refuse what RE2 refuses, or reads in another way than Python: Great Expectations asks one or the other."""
+    if not all(escaped.isascii() for escaped in _ESCAPED.findall(value)):
+        return "escapes a character that is not ASCII, which RE2 refuses; write it without a backslash"
+    plain = _ESCAPED.sub("", value)
+    if _POSIX.search(plain):
+        return "has a POSIX class, which Python reads as single characters; write [0-9], [A-Z] or the like"
+    outside = _CLASS.sub("", plain)
+    if any(float(count) > MAX_REPEAT for counts in _COUNT.findall(outside) for count in counts if count):
+        return f"has a count above {MAX_REPEAT:,}, which RE2 refuses; use expect_column_value_lengths_to_be_between"
+    return next((problem for part, problem in _UNLIKE_RE2.items() if part.search(outside)), None)
 
 
 def regexes(value: Any) -> Problem:  # noqa: ANN401 -- any JSON value

@@ -6,9 +6,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
+
+from expectations.compiled.columns import DAY_BEGINS, doubles
 
 if TYPE_CHECKING:
     import pandas as pd
+
+MAX_INT64 = 2**63 - 1
 
 
 class ArrowSlices:
@@ -42,8 +47,25 @@ class ArrowSlices:
 
 
 def to_pandas(rows: pa.Table) -> "pd.DataFrame":
-    """Return an Arrow table as a DataFrame, with exact integers and dates.
+    """Return an Arrow table as a DataFrame, with exact integers. Decimals are doubles, and dates the times they begin.
 
-    Otherwise pandas would turn integers with nulls into doubles, which lose digits.
+    Otherwise pandas would turn integers with nulls into doubles, which lose digits. As objects, no decimal is equal to
+    the 1.1 of a suite, decimals have no mean if one of them is null, and dates cannot be compared with a bound.
     """
-    return rows.to_pandas(integer_object_nulls=True, date_as_object=True)
+    columns = [_comparable(rows.column(name)) for name in rows.column_names]
+    frame = pa.Table.from_arrays(columns, names=rows.column_names).to_pandas(integer_object_nulls=True)
+    return frame.astype({name: object for name in rows.column_names if _may_wrap(rows.column(name))})
+
+
+def _may_wrap(column: pa.ChunkedArray) -> bool:
+    """Return whether the sum of integers could exceed 64 bits. pandas adds up Python's own integers exactly."""
+    if not pa.types.is_integer(column.type) or column.null_count == len(column):
+        return False
+    ends = pc.min_max(column).as_py()
+    return bool(max(abs(end) for end in ends.values()) * len(column) > MAX_INT64)
+
+
+def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if pa.types.is_decimal(column.type):
+        return doubles(column)
+    return column.cast(DAY_BEGINS) if pa.types.is_date32(column.type) else column

@@ -26,12 +26,13 @@ from jobs.reading.published import (
     quote_spark,
     runs_by_keys,
 )
-from jobs.reading.selection import Selection, When, read_selected
+from jobs.reading.selection import Selection, When, read_selected, readable_tables
 from jobs.reading.stored_rows import CONTENT_ROWS, StoredRuns, run_attempt
+from jobs.reading.stored_tables import written_tables
 from jobs.spark.session import COMPARE_PAGES
 from jobs.storage import spark_uri
 from jobs.wall_clock import now_ms
-from windowlib.errors import LedgerError
+from windowlib.errors import LedgerError, RequestError
 from windowlib.records.tables import PARTITION_COLUMNS, ROW_ID, WINDOW_OUTPUTS
 
 if TYPE_CHECKING:
@@ -68,14 +69,11 @@ def published(
     rows = _checked_rows(spark, place, _Asked(pipeline, WINDOW_OUTPUTS, view, verify))
     shown = [name for name in rows.columns if name not in HIDDEN]
     parts = []
-    for number, group in enumerate(runs_by_keys(view)):
-        relation = f"__hindcast_{pipeline}_{number}"
-        _of(spark, rows, [run_attempt(run) for run in group.runs]).createOrReplaceTempView(relation)
-        try:
-            panes = PublishedView(keys=group.keys, columns=shown, all_panes=all_panes)
-            parts.append(spark.sql(published_sql(panes, relation=quote_spark(relation), quote=quote_spark)))
-        finally:
-            spark.catalog.dropTempView(relation)
+    for group in runs_by_keys(view):
+        panes = PublishedView(keys=group.keys, columns=shown, all_panes=all_panes)
+        # Spark gives the relation a name of this call only: other threads of the session may call this function.
+        sql = published_sql(panes, relation="{panes}", quote=_quote_format)
+        parts.append(spark.sql(sql, panes=_of(spark, rows, [run_attempt(run) for run in group.runs])))
     return reduce(lambda union, rows: union.unionByName(rows), parts)
 
 
@@ -96,10 +94,15 @@ def published_rows(
 
     Raises:
         LedgerError: nothing was published at that version.
+        RequestError: the published runs have written no such table.
         StoreError: a file cannot be read, or the rows differ from those that were written.
     """
     place, view = _resolved(lake, pipeline, at)
-    return _of(spark, _checked_rows(spark, place, _Asked(pipeline, table, view, verify)), view.published_pairs())
+    runs = published_runs(view)
+    if table not in (names := dict.fromkeys((*readable_tables(view), *written_tables(runs)))):
+        raise RequestError(f"pipeline {pipeline} has no published table {table!r}; it has {', '.join(names)}")
+    rows = _checked_rows(spark, place, _Asked(pipeline, table, view, verify))
+    return _of(spark, rows, [run_attempt(run, table) for run in runs])
 
 
 def published_table(
@@ -169,3 +172,8 @@ def _of(spark: "SparkSession", rows: "DataFrame", attempts: Sequence[Attempt]) -
     chosen = spark.createDataFrame(list(attempts), "slice_id string, attempt_id string").hint("broadcast")
     names = [f"`{name.replace('`', '``')}`" for name in rows.columns]
     return rows.join(chosen, list(PARTITION_COLUMNS), "left_semi").select(*names)
+
+
+def _quote_format(identifier: str) -> str:
+    """Return the identifier in Spark's quotes, for a text in which `{panes}` is replaced."""
+    return quote_spark(identifier).replace("{", "{{").replace("}", "}}")

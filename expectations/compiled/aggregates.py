@@ -131,7 +131,6 @@ STATISTICS: Mapping[str, Statistic] = {
     "expect_column_stdev_to_be_between": _exactly(_stdev),
     "expect_column_sum_to_be_between": _exactly(lambda values, _null: values.sum().item()),
 }
-STATISTIC_KINDS = frozenset({Kind.WHOLE, Kind.REAL})
 
 Verdict = tuple[bool, Mapping[str, Any]]
 """Whether a check passes, and the details of its answer."""
@@ -152,7 +151,10 @@ class DistinctCheck(Measure):
         """Keep the distinct values of the batch."""
         judged = self.count(rows)
         if judged.any():
-            values = pa.chunked_array([rows.column(self._name).array.filter(pa.array(judged))])
+            column = rows.column(self._name)
+            is_decimal = column.kind is Kind.DECIMAL  # Arrow has no `first` of decimals
+            shown = pa.array(column.values, mask=column.null) if is_decimal else column.array
+            values = pa.chunked_array([shown.filter(pa.array(judged))])
             self._parts.append(_distinct(rows.table((self._name,), judged).append_column("value_first", values)))
 
     @cached_property

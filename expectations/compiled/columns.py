@@ -1,6 +1,7 @@
 """Columns of a batch as numpy arrays, with the nulls that pandas would see.
 
-NaN is null. A TIMESTAMP is an int of epoch microseconds. Texts stay in Arrow.
+NaN is null. A TIMESTAMP is an int of epoch microseconds, and a DATE is the time at which it begins. A decimal is the
+nearest double, but two decimals are equal only if all of their digits are. Texts stay in Arrow.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,6 +20,8 @@ Numbers = npt.NDArray[Any]
 Positions = npt.NDArray[np.int64]
 
 _FALSE = pa.scalar(value=False)
+DAY_BEGINS = pa.timestamp("us", tz="UTC")
+"""The type in which dates are compared with times."""
 
 
 class Kind(Enum):
@@ -26,6 +29,7 @@ class Kind(Enum):
 
     WHOLE = "whole"
     REAL = "real"
+    DECIMAL = "decimal"
     FLAG = "flag"
     TEXT = "text"
     TIME = "time"
@@ -33,35 +37,29 @@ class Kind(Enum):
     OTHER = "other"
 
 
-NUMERIC = frozenset({Kind.WHOLE, Kind.REAL})
-COMPARED = frozenset({Kind.WHOLE, Kind.REAL, Kind.FLAG, Kind.TEXT, Kind.TIME})
+NUMERIC = frozenset({Kind.WHOLE, Kind.REAL, Kind.DECIMAL})
+COMPARED = NUMERIC | {Kind.FLAG, Kind.TEXT, Kind.TIME}
 """Kinds whose values can be compared, so that duplicates can be found."""
 
 
 def kind_of(arrow: pa.DataType) -> Kind:
     """Return the kind of an Arrow type. A type whose nulls or values pandas reads in another way is OTHER."""
-    if pa.types.is_signed_integer(arrow):
-        return Kind.WHOLE
-    if pa.types.is_float64(arrow):
-        return Kind.REAL
-    if pa.types.is_boolean(arrow):
-        return Kind.FLAG
-    if pa.types.is_string(arrow) or pa.types.is_large_string(arrow):
-        return Kind.TEXT
-    if pa.types.is_timestamp(arrow) and arrow.unit == "us" and arrow.tz in {None, "UTC"}:
-        return Kind.TIME
-    return Kind.OPAQUE if _has_plain_nulls(arrow) else Kind.OTHER
+    is_time = pa.types.is_timestamp(arrow) and arrow.unit == "us" and arrow.tz in {None, "UTC"}
+    kinds = {
+        Kind.WHOLE: pa.types.is_signed_integer(arrow),
+        Kind.REAL: pa.types.is_float64(arrow),
+        Kind.DECIMAL: pa.types.is_decimal(arrow),
+        Kind.FLAG: pa.types.is_boolean(arrow),
+        Kind.TEXT: pa.types.is_string(arrow) or pa.types.is_large_string(arrow),
+        Kind.TIME: pa.types.is_date32(arrow) or is_time,
+        Kind.OPAQUE: _has_plain_nulls(arrow),
+    }
+    return next((kind for kind, is_it in kinds.items() if is_it), Kind.OTHER)
 
 
 def _has_plain_nulls(arrow: pa.DataType) -> bool:
     """Return whether the nulls for pandas are exactly Arrow's nulls, and pandas shows them as None."""
-    return bool(
-        pa.types.is_decimal(arrow)
-        or pa.types.is_date32(arrow)
-        or pa.types.is_nested(arrow)
-        or pa.types.is_binary(arrow)
-        or pa.types.is_large_binary(arrow)
-    )
+    return bool(pa.types.is_nested(arrow) or pa.types.is_binary(arrow) or pa.types.is_large_binary(arrow))
 
 
 class Column:
@@ -69,7 +67,7 @@ class Column:
 
     Attributes:
         kind: the kind of its values.
-        array: the column as an Arrow array.
+        array: the column as an Arrow array; of dates, their times.
         null: which rows are null, or NaN; not defined for OTHER.
         values: the values as numpy numbers, 0 where null; not defined for TEXT, OPAQUE and OTHER.
     """
@@ -78,13 +76,13 @@ class Column:
 
     def __init__(self, array: pa.Array) -> None:
         self.kind = kind_of(array.type)
-        self.array = array
+        self.array = array.cast(DAY_BEGINS) if pa.types.is_date32(array.type) else array
         self.null: Flags = np.asarray(array.is_null(nan_is_null=self.kind is Kind.REAL))
-        self.values: Numbers = _numbers(array, self.kind, self.null)
+        self.values: Numbers = _numbers(self.array, self.kind, self.null)
 
     def plain(self, positions: Positions) -> list[Any]:
         """Return the values at these positions as an outcome shows them. Nulls look as in pandas."""
-        if self.kind is Kind.REAL:
+        if self.kind in {Kind.REAL, Kind.DECIMAL}:
             shown = np.where(self.null[positions], np.nan, self.values[positions])
             return list(shown.tolist())
         taken = self.array.take(pa.array(positions))
@@ -103,6 +101,11 @@ _SHOWN_NULL: dict[Kind, Any] = {Kind.TEXT: float("nan"), Kind.TIME: "NaT"}
 """pandas has NaN for a missing text, NaT for a missing time, and None in a column of objects."""
 
 
+def doubles(decimals: Any) -> Any:  # noqa: ANN401 -- an array or a chunked array
+    """Return decimals as the nearest doubles: 1.10 is the 1.1 of a suite. Arrow's own cast is not exact."""
+    return decimals.cast(pa.string()).cast(pa.float64())
+
+
 def flags(booleans: pa.Array) -> Flags:
     """Return an Arrow column of booleans as an array, False for null."""
     return np.asarray(booleans.fill_null(_FALSE).to_numpy(zero_copy_only=False))
@@ -114,8 +117,8 @@ def _numbers(array: pa.Array, kind: Kind, null: Flags) -> Numbers:
             return np.empty(0)
         case Kind.FLAG:
             return flags(array)
-        case Kind.REAL:
-            values = pc.fill_null(array, 0.0).to_numpy(zero_copy_only=False)
+        case Kind.REAL | Kind.DECIMAL:
+            values = pc.fill_null(doubles(array) if kind is Kind.DECIMAL else array, 0.0).to_numpy(zero_copy_only=False)
             return np.where(null, 0.0, values) if null.any() else np.asarray(values)
         case _:
             return np.asarray(pc.fill_null(array.cast(pa.int64()), 0).to_numpy(zero_copy_only=False))

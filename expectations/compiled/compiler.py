@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 
 from expectations.arguments import EXACT_LIMIT
 from expectations.compiled.aggregates import (
-    STATISTIC_KINDS,
     STATISTICS,
     CountCheck,
     DistinctCheck,
@@ -53,7 +52,7 @@ _MICROSECOND = timedelta(microseconds=1)
 _ISO = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?", re.ASCII)
 """The form of a time that every parser reads in the same way."""
 
-_TEXT_COMPARE: Mapping[Any, Callable[[Any, Any], Any]] = {
+_ARROW_COMPARE: Mapping[Any, Callable[[Any, Any], Any]] = {
     operator.gt: pc.greater, operator.ge: pc.greater_equal, operator.eq: pc.equal,
 }  # fmt: skip
 
@@ -123,7 +122,7 @@ class _Compiler:
 
     def _one_column(self, kind: Kind) -> Measure | None:
         if f"expect_{self.kind}" in STATISTICS:
-            return self._statistic() if kind in STATISTIC_KINDS else None
+            return self._statistic() if kind in NUMERIC else None
         judge_values = self._distinct_judge(kind)
         if judge_values is not None:
             return DistinctCheck(self.slice_count, where=self.where, name=self.names[0], judge=judge_values)
@@ -219,7 +218,7 @@ class _Compiler:
             lambda rows: _compared(rows, self.names, compare),
             considered=not_null(self.names),
             shown=pair_of_values(*self.names),
-            doubtful=(lambda rows: _huge(rows, self.names)) if self.kinds == NUMERIC else None,
+            doubtful=(lambda rows: _huge(rows, self.names)) if len(self.kinds & NUMERIC) > 1 else None,
         )
 
     def _several(self) -> Measure | None:
@@ -321,15 +320,17 @@ def _comparable(kinds: set[Kind], compare: Callable[[Any, Any], Any]) -> bool:
 
 def _compared(rows: Rows, pair: tuple[str, ...], compare: Callable[[Any, Any], Any]) -> Flags:
     left, other = map(rows.column, pair)
-    if left.kind is Kind.TEXT:
-        return flags(_TEXT_COMPARE[compare](left.array, other.array))
+    is_exact = left.kind is Kind.DECIMAL and left.array.type == other.array.type
+    if left.kind is Kind.TEXT or is_exact:
+        return flags(_ARROW_COMPARE[compare](left.array, other.array))
     return np.asarray(compare(left.values, other.values))
 
 
 def _huge(rows: Rows, names: tuple[str, ...]) -> Flags:
     """Return the rows with an integer that a double may not represent."""
     whole = [rows.column(name).values for name in names if rows.column(name).kind is Kind.WHOLE]
-    return np.asarray(np.logical_or.reduce([(v >= EXACT_LIMIT) | (v <= -EXACT_LIMIT) for v in whole]))
+    none = np.zeros(len(rows.slices), dtype=bool)
+    return np.asarray(np.logical_or.reduce([none, *((v >= EXACT_LIMIT) | (v <= -EXACT_LIMIT) for v in whole)]))
 
 
 def _equal(rows: Rows, pair: tuple[str, str]) -> Flags:

@@ -115,7 +115,7 @@ def members(kind: Kind, values: list[Any]) -> Callable[[Column], Flags] | None:
         return lambda column: np.isin(column.values, np.array(values, dtype=bool)) & ~column.null
     if kind not in NUMERIC or not all(is_number(value) for value in values):
         return None
-    if kind is Kind.REAL:
+    if kind is not Kind.WHOLE:
         return lambda column: np.isin(column.values, np.array(values, dtype=np.float64)) & ~column.null
     # Beyond 2^53 a double stands for several integers.
     if any(abs(value) >= EXACT_LIMIT for value in values):

@@ -18,10 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from expectations.arguments import MAX_REPEAT
 from expectations.compiled.columns import Flags, flags
-
-MAX_REPEAT = 1000
-"""RE2 refuses a larger count of repetitions."""
 
 _CLASSES = {
     sre.CATEGORY_DIGIT: "0-9",

@@ -1,5 +1,7 @@
 """The command adopt."""
 
+from functools import partial
+
 import click
 
 from jobs.cli import options
@@ -7,15 +9,17 @@ from jobs.cli.plan import restart_of
 from jobs.cli.progress import progress_option
 from jobs.cli.run import Shown, run_asked
 from jobs.cli.slice_lines import all_option, show_plan
+from jobs.comparing.views import differing_request, request_sides
 from jobs.engine.fingerprints import spec_fingerprint
 from jobs.orchestration.requests import Staging
 from jobs.pipeline.slices import parse_bound, show_instant, slice_at, slice_grid, slices_between
+from jobs.plain_text import counted
 from jobs.planning.published_spec import on_published_spec
 from jobs.planning.request_context import Asked, RequestContext
 from jobs.planning.spec_changes import spec_changes
 from jobs.planning.steps import Ask
-from jobs.replay.suite_fingerprint import with_checks
-from jobs.runs import Slice
+from jobs.planning.suite_fingerprint import with_checks
+from jobs.runs import SHOWN_DIGITS, Slice
 from windowlib.errors import RequestError
 
 
@@ -47,7 +51,8 @@ def adopt_command(  # noqa: PLR0913 - one parameter per option
     """Replay the slices from --from to the published head with the spec of the pipeline file, and publish them.
 
     Until then, the schedule goes on with the spec that was published. The new chain begins at a restart point: its
-    windows are those of a chain that always had the new spec. The slices before --from stay as they are.
+    windows are those of a chain that always had the new spec. The slices before --from stay as they are. If readers
+    would lose windows for good, the slices are only staged, and the exit status is 1: a person publishes them.
     """
     pipeline = places.pipeline(pipeline_name)
     work = with_checks(places.request_context(pipeline))
@@ -76,7 +81,40 @@ def adopt_command(  # noqa: PLR0913 - one parameter per option
         warm_up=warm_up,
     )
     shown = Shown(as_json=as_json, fold_from=fold_from, progress=progress)
-    return run_asked(work, asked, staging=Staging(), publishes=not no_publish, master=master, shown=shown)
+    return run_asked(
+        work, asked, staging=Staging(), publishes=not no_publish, master=master, shown=shown,
+        why_held=partial(_removed_windows, work),
+    )  # fmt: skip
+
+
+def _removed_windows(work: RequestContext, request_id: str) -> str | None:
+    """Return that readers would lose windows for good if a staged adoption was published; None if they would not.
+
+    A spec that fires a window earlier fires it before --from, in the warm-up, whose rows are not published. The runs
+    with the former spec that had its pane are replaced. Windows that the new chain fires later are not lost.
+    """
+    view = work.ledger.view()
+    if differing_request(view, request_id) is None:
+        return None
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from jobs.comparing.changes import DELETE, OPERATION, window_changes
+
+    name, request, short = work.pipeline.name, view.requests[request_id], request_id[:SHOWN_DIGITS]
+    rows = window_changes(work.lake, name, request_sides(view, request_id)).rows
+    gone = rows.filter(pc.equal(rows[OPERATION], DELETE))
+    last = view.run(request.runs[max(request.runs)]).result.watermark_ms
+    ends = gone["window_end"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64()).to_pylist()
+    lost = sum(end is None or end <= last for end in ends)
+    if not lost:
+        return None
+    return (
+        f"readers would lose {counted(lost, 'window')} for good, which `hindcast diff {name} --request {short}` lists: "
+        "the new spec has other windows, or fires these before --from, in the warm-up, whose rows are not published. "
+        f"If that is right, `hindcast publish {name} --request {short}` publishes it. If not, cancel it, and "
+        f"replay all slices with the new spec: `hindcast run {name} --from {min(view.published)} --to … --fresh`"
+    )
 
 
 def _slices(work: RequestContext, from_text: str | None) -> tuple[Slice, ...]:

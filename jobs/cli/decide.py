@@ -12,8 +12,8 @@ from jobs.publishing.decisions import cancel, resume, rollback
 from jobs.publishing.optimistic_check import By
 from jobs.publishing.publishing import publish
 from jobs.publishing.rules import PublicationAttempt
-from jobs.publishing.stop_reasons import describe_run, stop_reasons
-from jobs.publishing.waivers import SliceWaiver, runs_to_examine, waive, waive_events
+from jobs.publishing.stop_reasons import describe_run, listed, stop_reasons
+from jobs.publishing.waivers import SliceWaiver, request_to_publish, runs_to_examine, waive, waive_events
 from jobs.runs import SHOWN_DIGITS, optional_fates
 from windowlib.errors import RequestError
 
@@ -28,12 +28,14 @@ from windowlib.errors import RequestError
     default=None,
     metavar="ID",
     help="The request to publish: its id, or its first letters. A candidate is published only if it is named.  "
-    "[default: the newest open request that can be published]",
+    "[default: the only open request that can be published]",
 )
 @options.json_option
 @options.existing_place_options
 def publish_command(*, pipeline_name: str, request_id: str | None, as_json: bool, places: options.Places) -> int:
     """Publish all slices of a staged request in one ledger commit. After it, readers see the new results.
+
+    If several open requests can be published, --request has to name one.
 
     The command publishes nothing and has exit status 1 if a check failed for one of the slices, or if published slices
     after the request were computed from a state that the request changes. The message has the slices.
@@ -87,8 +89,11 @@ def waive_command(
 ) -> int:
     """Accept one failed slice, with a reason, so that it can be published. SLICE is its id, such as 2013-02-08.
 
-    Then run `hindcast publish`. The waiver is valid for this run only: other records or another spec make a new run,
-    which is checked again. A check that itself failed to run (verdict error) cannot be waived.
+    Then publish its request, which the command names. A published run that fails an edited suite can be accepted, too.
+
+    The waiver is valid for this run only: other records or another spec make a new run, which is checked again. It ends
+    when the request is cancelled, or its publication rolled back. A check that itself failed to run (verdict error)
+    cannot be waived.
     """
     pipeline = places.pipeline(pipeline_name)
     work = places.request_context(pipeline)
@@ -103,12 +108,17 @@ def waive_command(
     by = By(who=options.who(), decision_id=work.new_id(), seen=seen)
     run = waive(work, slice_id, run_id=run_id, reason=reason, by=by)
     waiver = {"pipeline": pipeline.name, "slice_id": run.result.slice.slice_id, "run_id": run.result.run_id}
+    request = request_to_publish(work.ledger.view(), run)
+    after = "readers see this run already; there is nothing to publish"
+    if request is not None:
+        after = f"next: hindcast publish {pipeline.name} --request {request.request_id[:SHOWN_DIGITS]}"
     return options.answer(
         as_json,
-        waiver | {"who": by.who, "reason": reason.strip()},
+        waiver
+        | {"who": by.who, "reason": reason.strip(), "request_id": None if request is None else request.request_id},
         f"waived: slice {waiver['slice_id']} of {pipeline.name} (run {waiver['run_id'][:SHOWN_DIGITS]}), by {by.who}: "
         f"{reason.strip()}",
-        f"next: hindcast publish {pipeline.name}",
+        after,
     )
 
 
@@ -228,7 +238,9 @@ def _tell(publication: PublicationAttempt, *, as_json: bool, what: str = "publis
     if as_json:
         options.print_json(publication.to_json())
     elif publication.is_published:
-        options.say(f"{what}: {publication.why} (ledger version {publication.ledger_version})")
+        request = f"request {publication.request_id[:SHOWN_DIGITS]}" if publication.request_id else ""
+        of = ", ".join(filter(None, (request, listed(publication.slices))))
+        options.say(f"{what}: {publication.why} ({of}; ledger version {publication.ledger_version})")
     else:
         options.complain(f"not published: {publication.why}")
     return options.OK if publication.is_published else options.REFUSED

@@ -15,7 +15,7 @@ from jobs.pipeline.slices import check_range, parse_bound
 from jobs.planning.plan import Plan
 from jobs.planning.request_context import RequestContext
 from jobs.planning.steps import Ask
-from jobs.replay.suite_fingerprint import with_checks
+from jobs.planning.suite_fingerprint import with_checks
 from jobs.runs import Slice, WarmUp
 from windowlib.errors import RequestError
 
@@ -97,8 +97,7 @@ def plan_command(  # noqa: PLR0913 - one parameter per option
     from jobs.planning.change_reach import with_reach  # `run` imports this module, too
 
     pipeline = places.pipeline(pipeline_name)
-    work = places.request_context(pipeline)
-    work = work if plan_file is None else with_checks(work)
+    work = with_checks(places.request_context(pipeline))
     given = GivenRange(from_text=from_text, to_text=to_text, event_time_text=event_time_text, is_fresh=fresh)
     slices = check_range(pipeline, *given.bounds(work), now_ms=work.ledger.now_ms())
     warm_up = chosen_restart(work, slices, is_fresh=fresh, warms_up=warms_up, master=master)

@@ -22,8 +22,9 @@ from jobs.orchestration.requests import RECORDS_PER_CHUNK, Staging, run_request
 from jobs.pipeline.slices import check_range
 from jobs.planning.request_context import Asked, IfOpen, RequestContext
 from jobs.planning.restating import request_to_continue
+from jobs.planning.suite_fingerprint import with_checks
+from jobs.publishing.stop_reasons import failed_in_sight, held_by
 from jobs.replay.orders import Replayer, ReplayOrder
-from jobs.replay.suite_fingerprint import with_checks
 from jobs.runs import SHOWN_DIGITS, RunResult
 from windowlib.errors import RequestError
 
@@ -119,8 +120,8 @@ def run_command(  # noqa: PLR0913  (its options)
 
     Nothing is published before every slice has passed its checks or was waived. If the command was interrupted or
     killed, run it again: it continues where it stopped. If another open request has slices of the range, the command
-    is refused and names it; --replace and --wait tell what to do instead. The exit status is 1 if a check failed or
-    the publication was refused; the message has the reason.
+    is refused and names it; --replace and --wait tell what to do instead. The exit status is 1 if a check failed, also
+    one of a slice that readers see already, or if the publication was refused; the message has the reason.
     """
     pipeline = places.pipeline(pipeline_name)
     if not pipeline.functions():  # users' functions may return values of pandas
@@ -148,27 +149,56 @@ class Shown:
 
 def run_asked(
     work: RequestContext, asked: Asked, *, staging: Staging, publishes: bool, master: str | None, shown: Shown,
-    accepted: "PlanFile | None" = None,
+    accepted: "PlanFile | None" = None, why_held: Callable[[str], str | None] | None = None,
 ) -> int:  # fmt: skip
-    """Run a request, and print its progress and its outcome. Return the exit status."""
+    """Run a request, and print its progress and its outcome. Return the exit status.
+
+    `why_held` gets the id of the staged request, and returns why it is not published; None: it is.
+    """
     told = told_progress(work.pipeline.name, shown.progress, at_least=shown.fold_from)
     with LazyReplayer(master=master) as replayer, told as on_progress:
         staging = replace(staging, on_progress=on_progress)
-        run = partial(run_request, work, replayer=replayer, staging=staging, publish=publishes, accepted=accepted)
-        outcome = _in_its_turn(work, asked, run)
+        run = partial(run_request, work, replayer=replayer, staging=staging, accepted=accepted)
+        outcome, problem = _published(work, asked, run, why_held=why_held if publishes else _not_asked)
     if shown.as_json:
         options.print_json(outcome.to_json())
     else:
         show_outcome(outcome, at_least=shown.fold_from)
-    if outcome.publication is not None and not outcome.is_published:
-        options.complain(f"not published: {outcome.publication.why}")
+    failed = [run for run in outcome.runs if not run.is_publishable]
+    if problem:
+        options.complain(f"not published: {problem}")
+    elif failed:
+        options.complain(failed_in_sight(failed) if outcome.is_published else held_by(failed))
     if not publishes and not shown.as_json:
         from jobs.cli.diff import say_differences
 
         say_differences(work, outcome.request_id)
-        if asked.kind is RequestKind.CANDIDATE and outcome.request_id:
+        if asked.kind is RequestKind.CANDIDATE and outcome.request_id and not failed:
             options.say(f"next: hindcast publish {work.pipeline.name} --request {outcome.request_id[:SHOWN_DIGITS]}")
-    return options.OK if _is_good(outcome) else options.REFUSED
+    return options.REFUSED if failed or problem else options.OK
+
+
+def _not_asked(_request_id: str) -> str:
+    """Hold a request without a word: nobody has asked for its publication."""
+    return ""
+
+
+def _published(
+    work: RequestContext,
+    asked: Asked,
+    run: Callable[..., RequestOutcome],
+    *,
+    why_held: Callable[[str], str | None] | None,
+) -> tuple[RequestOutcome, str | None]:
+    """Run a request and publish it, unless something holds it; return the outcome, and why it is not published."""
+    outcome = _in_its_turn(work, asked, partial(run, publish=why_held is None))
+    if why_held is not None and outcome.request_id and all(run.is_publishable for run in outcome.runs):
+        problem = why_held(outcome.request_id)
+        if problem is not None:
+            return outcome, problem
+        outcome = _in_its_turn(work, replace(asked, request_id=outcome.request_id), partial(run, publish=True))
+    publication = outcome.publication
+    return outcome, None if publication is None or publication.is_published else publication.why
 
 
 def _in_its_turn(work: RequestContext, asked: Asked, run: Callable[[Asked], RequestOutcome]) -> RequestOutcome:
@@ -310,9 +340,3 @@ class LazyReplayer:
         if self._replay is None:
             self._replay = self._stack.enter_context(spark_replayer(self.master))
         return self._replay(order)
-
-
-def _is_good(outcome: RequestOutcome) -> bool:
-    if outcome.publication is not None:
-        return outcome.is_published
-    return all(run.is_publishable for run in outcome.runs)

@@ -11,8 +11,8 @@ from jobs.cli import options
 from jobs.folding import Stretch, fold, spans
 from jobs.lake.lake import Lake
 from jobs.ledger.publications import standing
-from jobs.ledger.run_projection import briefs_among
-from jobs.ledger.tally import in_words, tally
+from jobs.ledger.run_projection import briefs_among, briefs_of
+from jobs.ledger.tally import Standing, in_words, tally
 from jobs.ledger.view import LedgerView, Request
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import show_instant, show_ms, slice_grid
@@ -26,6 +26,7 @@ from jobs.planning.request_context import ReadLog, RequestContext, context_of, i
 from jobs.planning.standing import empty_slices, holes
 from jobs.publishing.current_tables import current_tables
 from jobs.publishing.rules import describe_hold, judge_publication
+from jobs.publishing.stop_reasons import failed_in_sight
 from jobs.review.freshness import freshness_line
 from jobs.review.pages.state import awaited, in_its_cut
 from jobs.runs import SHOWN_DIGITS, Slice
@@ -99,6 +100,7 @@ def _state(work: RequestContext) -> dict[str, Any]:
         },
         "published_ranges": _ranges(view),
         "published_verdicts": _verdicts(view, view.published),
+        "failed": _failed(view),
         "newest_publication": _newest_publication(view),
         "freshness": freshness_line(work, view),
         "waits": None if waits is None else waits.line,
@@ -133,6 +135,13 @@ def _ranges(view: LedgerView) -> list[list[str]]:
 def _verdicts(view: LedgerView, runs: Mapping[str, str]) -> dict[str, int]:
     """Return the tally of some runs (slice id -> run id). A run whose attempts were condemned is not counted."""
     return tally(brief.standing for brief in briefs_among(view, runs.values()) if brief.standing is not None)
+
+
+def _failed(view: LedgerView) -> str | None:
+    """Return which of the runs that readers see have failed checks, and what a person can do."""
+    briefs, stopped = briefs_of(view), {Standing.FAILED, Standing.BROKEN}
+    ids = [run_id for run_id in view.published.values() if run_id in briefs and briefs[run_id].standing in stopped]
+    return failed_in_sight([view.run(run_id) for run_id in ids]) if ids else None
 
 
 def _newest_publication(view: LedgerView) -> dict[str, Any] | None:
@@ -248,6 +257,8 @@ def _show_state(state: Mapping[str, Any]) -> None:
             f"  newest publication: {newest['publication']}, {counted(newest['slices'], 'slice')}, by {newest['who']} "
             f"at {newest['at']}"
         )
+    if state["failed"]:
+        options.say(f"  {state['failed']}")
     options.say(f"  {state['freshness']}")
     if state["waits"]:
         options.say(f"  the schedule {state['waits']}")

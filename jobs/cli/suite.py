@@ -18,8 +18,8 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound
 from jobs.plain_text import counted
 from jobs.planning.published_spec import on_published_spec
+from jobs.planning.suites import checked_columns, load_checks
 from jobs.reading.verify import Span
-from jobs.replay.checks import checked_columns, load_checks
 from jobs.review.suites.history import PastTables, good_history, whole_history
 from jobs.review.suites.proposing import RUNS_NEEDED, Proposal, propose
 from jobs.review.suites.ranges import Rule
@@ -101,6 +101,8 @@ def propose_command(
 def _warn(proposal: Proposal, left_out: Mapping[str, tuple[str, ...]]) -> None:
     for reason, names in left_out.items():
         options.complain(f"left out: {_of(names)}: {reason}")
+    for check in proposal.not_proposed:
+        options.complain(f"not proposed, because of the types of the columns: {check}")
     if not proposal.has_enough:
         options.complain(
             f"warning: too little history for ranges: {counted(proposal.runs, 'run')}. A proposal needs "

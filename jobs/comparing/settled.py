@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -24,8 +24,12 @@ from jobs.reading.plain_values import plain
 from jobs.reading.published import BOUNDS
 from jobs.reading.stored_rows import StoredRuns
 from jobs.reading.stored_tables import spec_of
+from windowlib.columnar.hashing import row_hashes
+from windowlib.columnar.watermark_steps import Bools
+from windowlib.columnar.xxhash import Numbers
 from windowlib.errors import SpecError
 from windowlib.records import tables
+from windowlib.records.xxh64 import SEED
 
 if TYPE_CHECKING:
     from jobs.ledger.view import StagedRun
@@ -124,26 +128,55 @@ class _Changes:
         self.sums: dict[str, list[float]] = defaultdict(list)
         self._settled = settled
         self._seen_slices = pa.array([*sides.before.runs], pa.string())
+        slices: dict[frozenset[str], list[str]] = defaultdict(list)
+        for slice_id, run in sides.before.runs.items():
+            slices[frozenset(spec_of(sides.view, run).output_columns)].append(slice_id)
+        self._by_outputs = {outputs: pa.array(own, pa.string()) for outputs, own in slices.items()}
 
     def add(self, sql: ArrowSql, part: Matched, shape: Shape) -> None:
         narrow = part.rows.select([ROW, SIDE, "slice_id", BOUNDS[1]])
         narrow = narrow.append_column("is_seen_slice", pc.is_in(narrow["slice_id"], self._seen_slices))
         changed = sql.query({"seen": part.seen, "narrow": narrow}, _CHANGED_SQL, (self._settled.until_ms * 1000,))
+        shown = part.seen.filter(pc.less_equal(part.seen[AT], 1))
+        pairs = sql.query({"seen": shown, "found": changed}, _CHANGED_PAIRS_SQL)
+        pairs = pairs.append_column("slice_id", part.rows["slice_id"].take(pairs["before_row"]))
+        changed = changed.filter(pc.is_in(changed[GROUP], pairs[GROUP].filter(self._differs(part, pairs, shape))))
         self.changed += changed.num_rows
         self.by_slice.update(changed["slice_id"].to_pylist())
         rows = part.rows.take(changed[ROW].slice(0, NAMED_WINDOWS)).select(list(shape.match)).to_pylist()
         self.windows = sorted([*self.windows, *(match_words(plain(row)) for row in rows)])[:NAMED_WINDOWS]
-        if changed.num_rows and self._settled.columns:
-            self._add_sums(sql, part, changed)
+        self._add_sums(part, pairs.filter(pc.is_in(pairs[GROUP], changed[GROUP])))
 
-    def _add_sums(self, sql: ArrowSql, part: Matched, changed: pa.Table) -> None:
-        shown = part.seen.filter(pc.less_equal(part.seen[AT], 1))
-        pairs = sql.query({"seen": shown, "found": changed}, _CHANGED_PAIRS_SQL)
+    def _differs(self, part: Matched, pairs: pa.Table, shape: Shape) -> pa.ChunkedArray:
+        """Return which pairs of rows differ in a value that the spec of the row before has."""
+        new = [name for name in shape.values if any(self._is_new(name, outputs) for outputs in self._by_outputs)]
+        if not new:
+            return pairs["is_change"]
+        differs = np.zeros(pairs.num_rows, np.bool_)
+        for name in shape.values:
+            before, after = (_hashes(part.rows[name].take(pairs[row])) for row in ("before_row", "after_row"))
+            differs |= (before != after) & ~self._without(name, pairs["slice_id"])
+        return pc.and_(pairs["is_change"], pa.chunked_array([pa.array(differs)]))
+
+    def _without(self, name: str, slices: pa.ChunkedArray) -> Bools:
+        """Return which slices have a run, of those that readers see, whose spec does not have the output."""
+        is_without = np.zeros(len(slices), np.bool_)
+        for outputs, own in self._by_outputs.items():
+            if self._is_new(name, outputs):
+                is_without |= np.asarray(pc.is_in(slices, own))
+        return is_without
+
+    @staticmethod
+    def _is_new(name: str, outputs: Set[str]) -> bool:
+        return name not in outputs and name != "record_count"
+
+    def _add_sums(self, part: Matched, pairs: pa.Table) -> None:
         for name in self._settled.columns:
             before, after = (_numbers(part.rows, name, pairs[row]) for row in ("before_row", "after_row"))
             with np.errstate(invalid="ignore", over="ignore"):
                 by = np.abs(after - before)
-            by[(before == after) | (np.isnan(before) & np.isnan(after))] = 0.0
+            is_new = self._without(name, pairs["slice_id"])
+            by[(before == after) | (np.isnan(before) & np.isnan(after)) | is_new] = 0.0
             self.sums[name] += by.tolist()
 
 
@@ -189,6 +222,10 @@ def _numbers(rows: pa.Table, name: str, places: pa.ChunkedArray) -> Doubles:
         )
     taken = rows[name].cast(pa.float64(), safe=False).take(places)
     return np.asarray(taken.fill_null(0.0).to_numpy())
+
+
+def _hashes(column: pa.ChunkedArray) -> Numbers:
+    return row_hashes(pa.RecordBatch.from_arrays([column.combine_chunks()], names=["value"]), SEED)
 
 
 def _sum(sizes: list[float]) -> float:

@@ -77,6 +77,12 @@ def is_interval_before_running(context: Context) -> bool:
     return before is not None and (before.run_type, before.state) == ("backfill", "running")
 
 
+def has_succeeded(context: Context, task_id: str) -> bool:
+    """Return whether a task has succeeded in a run of this DAG, as far back as Airflow keeps tasks."""
+    dag_id = context["dag_run"].dag_id
+    return context["ti"].get_ti_count(dag_id=dag_id, task_ids=[task_id], states=["success"]) > 0
+
+
 def asset_events(uris: Sequence[str], since_ms: int) -> "list[AssetEvent]":
     """Return all events from a time on, and at least the newest PAGE_EVENTS, of each asset with one of these URIs.
 

@@ -12,6 +12,7 @@ from jobs.dag_factory.assets import AssetOperator
 from jobs.dag_factory.dag_runs import (
     asset_events,
     clear_run,
+    has_succeeded,
     is_interval_before_running,
     start_run,
     state_of,
@@ -75,6 +76,7 @@ class PlanOperator(BaseOperator):
 
     def _decide(self, context: Context, *, is_again: bool) -> dict[str, Any]:
         from jobs.orchestration import dag_orders, dag_tasks
+        from jobs.orchestration.interval_backfill import AskAirflow
         from jobs.orchestration.plan_outline import folded
         from jobs.orchestration.scheduling import Skip, Wait
 
@@ -85,8 +87,11 @@ class PlanOperator(BaseOperator):
                 dag_run_of(context),
                 lake=self.lake,
                 state=state_of,
-                events=lambda since_ms: asset_events(self.producers, since_ms),
-                is_interval_before_running=lambda: is_interval_before_running(context),
+                airflow=AskAirflow(
+                    events=lambda since_ms: asset_events(self.producers, since_ms),
+                    is_interval_before_running=lambda: is_interval_before_running(context),
+                    has_published=lambda: has_succeeded(context, PUBLISH),
+                ),
                 is_again=is_again,
             )
         page = (absolute(links.request_page(self.pipeline_name, planned.proposal)),) if planned.proposal else ()

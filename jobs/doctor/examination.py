@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 from jobs.doctor.column_roles import Roles, Wishes, guess_roles
 from jobs.doctor.delays import Suggestion
-from jobs.doctor.finding import Finding, error, ok, warning
+from jobs.doctor.finding import Finding, error, note, ok
 from jobs.doctor.measures import Measures, measure, ties
 from jobs.doctor.proposal import (
     APPENDED,
@@ -23,14 +23,13 @@ from jobs.doctor.record_findings import record_findings
 from jobs.doctor.sample import Sample, read_head, read_sample, readable_columns
 from jobs.doctor.slice_candidates import SliceCandidate, slice_candidates
 from jobs.doctor.table_facts import TableFacts, read_table_facts
-from jobs.doctor.table_findings import HORIZON_MS, sql_name, table_findings
+from jobs.doctor.table_findings import HORIZON_MS, table_findings
 from jobs.doctor.trial import Accepted, Refused, try_file
 from jobs.durations import UNIT_MS
 from jobs.lake.lake import Lake
 from jobs.pipeline.slices import SliceGrid, slice_at
 from jobs.plain_text import counted
 from jobs.reading.log_places import holds_ledger
-from jobs.reading.published import quote_spark
 from windowlib.errors import RangeError
 
 SAMPLE: Final = 1_000_000
@@ -184,18 +183,16 @@ def examine(request: Request, *, now_ms: int) -> Examination:
 
     Raises:
         LogError: there is no log at the place, or it is damaged.
-        SpecError: a named column does not exist.
+        SpecError: a named column does not exist, or the place is a table of Hindcast.
     """
     facts = read_table_facts(request.uri)
     roles = guess_roles(facts.columns, read_head(facts), request.wishes, without=facts.log.partition_columns)
     candidates = slice_candidates(facts, _arrival_columns(facts, roles, request.wishes), request.wishes.slice_by)
-    findings = [*table_findings(facts, horizon_ms=request.horizon_ms), *_null_slices(facts, candidates[0])]
     if roles.event_time is None:
-        findings.append(
-            error(
-                "event time", "no column is a time, or its unit cannot be told", "name it with --event-time column:ms"
-            )
+        no_time = error(
+            "event time", "no column is a time, or its unit cannot be told", "name it with --event-time column:ms"
         )
+        findings = [*table_findings(facts, candidates[0].columns, horizon_ms=request.horizon_ms), no_time]
         return Examination(
             facts=facts, roles=roles, measures=None, findings=tuple(findings), accepted=None, proposal=None, sampled=0
         )
@@ -208,7 +205,11 @@ def examine(request: Request, *, now_ms: int) -> Examination:
     measures = measure(
         sample, roles, order, window_ms=request.wishes.window_ms, every_ms=slices.every_ms if is_cut else None
     )
-    findings += record_findings(measures, roles, now_ms=now_ms) if sample.records else []
+    findings = [
+        *table_findings(facts, slices.columns, horizon_ms=request.horizon_ms),
+        *_null_slices(facts, candidates, slices),
+        *(record_findings(measures, roles, now_ms=now_ms) if sample.records else ()),
+    ]
     accepted, proposal = None, None
     if chosen is not None:
         suggestion = measures.delays.suggestion() if sample.records else _NO_DELAYS
@@ -242,22 +243,22 @@ def _arrival_columns(facts: TableFacts, roles: Roles, wishes: Wishes) -> list[st
     return [name for name in own if facts.columns.get(name) in kinds and name not in facts.log.partition_columns]
 
 
-def _null_slices(facts: TableFacts, slices: SliceCandidate) -> Iterator[Finding]:
+def _null_slices(facts: TableFacts, candidates: Sequence[SliceCandidate], chosen: SliceCandidate) -> Iterator[Finding]:
+    """Yield why the slices are not by better columns: records have no value there. By the chosen ones, all have one."""
+    for slices in candidates[: candidates.index(chosen)]:
+        if nulls := _nulls(facts, slices):
+            columns = " or ".join(slices.columns)
+            text = f"{counted(nulls, 'record')} without {columns}, so slices by {columns} are refused"
+            options = " ".join(f"--slice-by {name}" for name in slices.columns)
+            yield note("null slices", text, f"{options} tells what mends it, if the log is to be cut so")
+
+
+def _nulls(facts: TableFacts, slices: SliceCandidate) -> int:
     if slices.kind == "time":
-        nulls = facts.nulls(slices.columns[0]) or 0
-    else:
-        names = [name for name in slices.columns if name in facts.log.partition_columns]
-        own = [file for file in facts.files if any(file.partition.get(name) is None for name in names)]
-        nulls = sum(1 if file.records is None else file.records for file in own)
-    if nulls:
-        where = " OR ".join(f"{quote_spark(name)} IS NULL" for name in slices.columns)
-        delete = f"remove these: DELETE FROM {sql_name(facts)} WHERE {where}"  # noqa: S608
-        yield warning(
-            "null slices",
-            f"{counted(nulls, 'record')} without {' or '.join(slices.columns)}, and so without a slice",
-            "append them again with a value, and then "
-            + (delete if facts.log_format == "delta" else facts.log.removal(slices.columns)),
-        )
+        return facts.nulls(slices.columns[0]) or 0
+    names = [name for name in slices.columns if name in facts.log.partition_columns]
+    own = [file for file in facts.files if any(file.partition.get(name) is None for name in names)]
+    return sum(1 if file.records is None else file.records for file in own)
 
 
 def _verdict(search: _Search, accepted: Accepted | None, proposal: Proposal | None) -> Iterator[Finding]:

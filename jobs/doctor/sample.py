@@ -99,7 +99,9 @@ def read_sample(facts: TableFacts, columns: Sequence[str], slices: SliceCandidat
         np.concatenate([np.empty(0, dtype=np.int64), *(part[number] for part in parts)]) for number in range(3)
     )
     if slices is not None and slices.kind == "time" and slices.columns[0] in rows.column_names:
-        slice_ms = _floored(rows[slices.columns[0]], slices.every_ms)
+        slice_ms = _floored(read_instants(rows[slices.columns[0]].combine_chunks(), None).ms, slices.every_ms)
+    if slices is not None and slices.kind == "commits":
+        slice_ms = _floored(_times_of(facts, commit), slices.every_ms)
     return Sample(
         rows=rows,
         slice_ms=slice_ms,
@@ -117,9 +119,15 @@ def _is_cut(files: Sequence[FileFacts], tables: Sequence[pa.Table]) -> bool:
     )
 
 
-def _floored(values: pa.ChunkedArray, every_ms: int) -> Int64s:
-    ms = read_instants(values.combine_chunks(), None).ms
+def _floored(ms: Int64s, every_ms: int) -> Int64s:
     return ms - ms % every_ms
+
+
+def _times_of(facts: TableFacts, commit: Int64s) -> Int64s:
+    """Return the time of the commit of each record; 0 if it is not known."""
+    times = {own.version: own.at_ms for own in facts.commits if own.at_ms is not None}
+    versions, places = np.unique(commit, return_inverse=True)
+    return np.array([times.get(version, 0) for version in versions.tolist()], dtype=np.int64)[places]
 
 
 def _type_of(facts: TableFacts, name: str) -> "pa.DataType | None":

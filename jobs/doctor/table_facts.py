@@ -3,16 +3,17 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from jobs.lake.commit_slices import BEGINNING, ascending_times
 from jobs.lake.file_origins import operation_of
 from jobs.lake.footer_bounds import known_bounds
-from jobs.lake.log_files import Entry, LogFiles, place_of, written_ms
+from jobs.lake.log_files import Entry, LogFiles, place_of
 from jobs.lake.log_version import DataFile, LogVersion
 from jobs.lake.row_tracking import ROW_TRACKING, row_places
 from jobs.lake.slice_instants import TIME_KINDS
 from jobs.pipeline.models.log import LogFormat, PartitionType
-from jobs.reading.log_places import found_format, place_at
+from jobs.reading.log_places import found_format, place_at, refuse_own_table
 from windowlib.columnar.instants import read_instants
 
 if TYPE_CHECKING:
@@ -42,13 +43,16 @@ class FileFacts(DataFile):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitFacts:
-    """A commit that was read. `removed` counts the files from which it removed or changed records."""
+    """A commit that was read. `removed` has the partition values of the files whose records it removed or changed.
+
+    `at_ms` is its time as slices by commits take it; None if neither it nor an earlier one tells its time.
+    """
 
     version: int
     at_ms: int | None
     operation: str
     added: int
-    removed: int
+    removed: tuple[Mapping[str, str | None], ...]
     rewritten: int
     tracks_rows: bool | None
 
@@ -119,7 +123,9 @@ def read_table_facts(uri: str) -> TableFacts:
 
     Raises:
         LogError: the place does not exist, is no log, or a file of its metadata is damaged.
+        SpecError: the place is a table of Hindcast.
     """
+    refuse_own_table(uri, "TABLE")
     log_format = found_format(uri)
     partitions = _guessed_partitions(uri) if log_format == "parquet" else {}
     log = place_at(uri, log_format, partitions=partitions).open()
@@ -128,7 +134,11 @@ def read_table_facts(uri: str) -> TableFacts:
     versions = range(max(first, log.version + 1 - MAX_COMMITS), log.version + 1)
     entries = {version: log_files.entries(version) for version in versions}
     is_tracked = log.configuration.get(ROW_TRACKING) == "true"
-    commits = tuple(_commit(version, own) for version, own in entries.items() if own)
+    stored = {name: log.physical[name] for name in log.partition_columns}
+    times = ascending_times(entries.items())
+    commits = tuple(
+        _commit(version, own, at_ms=times[version], partitions=stored) for version, own in entries.items() if own
+    )
     switched = [commit.version for commit in commits if commit.tracks_rows]
     return TableFacts(
         log=log,
@@ -161,21 +171,28 @@ def _guessed_type(values: Set[str | None]) -> PartitionType:
     return next((kind for kind, form in kinds if texts and all(map(form.fullmatch, texts))), "string")
 
 
-def _commit(version: int, entries: Sequence[Entry]) -> CommitFacts:
+def _commit(version: int, entries: Sequence[Entry], *, at_ms: int, partitions: Mapping[str, str]) -> CommitFacts:
+    """Return the facts of a commit. `partitions` maps each partition column to its name in commits."""
     adds = [entry["add"] for entry in entries if "add" in entry]
-    removes = [entry["remove"] for entry in entries if "remove" in entry]
+    removes = [entry["remove"] for entry in entries if "remove" in entry and entry["remove"].get("dataChange", True)]
     settings = [entry["metaData"].get("configuration") or {} for entry in entries if "metaData" in entry]
     changed = [add for add in adds if add.get("dataChange", True)]
+    lessened = [*removes, *(add for add in changed if add.get("deletionVector") is not None)]
     return CommitFacts(
         version=version,
-        at_ms=written_ms(entries),
+        at_ms=None if at_ms == BEGINNING else at_ms,
         operation=operation_of(entries),
         added=len(changed),
-        removed=sum(action.get("dataChange", True) for action in removes)
-        + sum(add.get("deletionVector") is not None for add in changed),
+        removed=tuple(_partition(action, partitions) for action in lessened),
         rewritten=len(adds) - len(changed),
         tracks_rows=None if not settings else settings[-1].get(ROW_TRACKING) == "true",
     )
+
+
+def _partition(action: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, str | None]:
+    """Return the partition values of a file by column, as far as the commit tells them."""
+    values = action.get("partitionValues") or {}
+    return {name: values[stored] for name, stored in names.items() if stored in values}
 
 
 def _files(

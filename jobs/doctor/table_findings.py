@@ -1,7 +1,7 @@
 """Judges what a log tells of itself: order, history, retention, files and types. Pure."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import Final
 
@@ -29,19 +29,22 @@ _COPY: Final = (
 )
 
 
-def table_findings(facts: TableFacts, *, horizon_ms: int) -> list[Finding]:
-    """Return the findings that need no record, in the order in which a person should read them."""
+def table_findings(facts: TableFacts, slice_columns: Sequence[str], *, horizon_ms: int) -> list[Finding]:
+    """Return the findings that need no record, in the order in which a person should read them.
+
+    `slice_columns` are those by which the log is to be cut; none if that is by commits.
+    """
     return [
         *_contents(facts),
         *(_row_tracking(facts) if facts.log_format == "delta" else _order(facts)),
-        *(_of_commits(facts, horizon_ms) if facts.log.has_commits else ()),
+        *(_of_commits(facts, slice_columns, horizon_ms) if facts.log.has_commits else ()),
         *_files(facts),
         *_types(facts),
     ]
 
 
-def _of_commits(facts: TableFacts, horizon_ms: int) -> Iterator[Finding]:
-    yield from _removals(facts)
+def _of_commits(facts: TableFacts, slice_columns: Sequence[str], horizon_ms: int) -> Iterator[Finding]:
+    yield from _removals(facts, slice_columns)
     yield from _rewrites(facts)
     yield from _history(facts)
     yield from _retention(facts, horizon_ms)
@@ -114,9 +117,12 @@ def _row_tracking(facts: TableFacts) -> Iterator[Finding]:
         )
 
 
-def _removals(facts: TableFacts) -> Iterator[Finding]:
+def _removals(facts: TableFacts, slice_columns: Sequence[str]) -> Iterator[Finding]:
+    def is_in_slice(partition: Mapping[str, str | None]) -> bool:
+        return all(partition.get(name, "unknown") for name in slice_columns)
+
     restored = max((commit.version for commit in facts.commits if commit.operation == "RESTORE"), default=-1)
-    broken = [commit for commit in facts.commits if commit.removed and commit.version > restored]
+    broken = [commit for commit in facts.commits if commit.version > restored and any(map(is_in_slice, commit.removed))]
     if broken:
         names = ", ".join(f"{commit.version} ({commit.operation})" for commit in broken[:5])
         more = f" and {len(broken) - 5} more" if len(broken) > 5 else ""  # noqa: PLR2004
@@ -130,7 +136,8 @@ def _removals(facts: TableFacts) -> Iterator[Finding]:
             "(docs/reference/logs.md, Records that were removed or changed)",
         )
     else:
-        yield ok("removed records", f"none in the {counted(len(facts.commits), 'commit')} that were read")
+        none = "none of a slice" if any(commit.removed for commit in facts.commits) else "none"
+        yield ok("removed records", f"{none} in the {counted(len(facts.commits), 'commit')} that were read")
     vectors = sum(file.deleted is not None for file in facts.files)
     if vectors:
         yield warning(

@@ -1,5 +1,6 @@
 """The state that the builders of one pipeline share: its columns, its layout and its functions."""
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -9,6 +10,7 @@ from jobs.engine.placed_errors import PlacedSpecError
 from jobs.engine.user_functions import Functions
 from jobs.pipeline.models.grammar import FunctionGrammar
 from jobs.pipeline.models.pipeline import Pipeline
+from windowlib.keyed.call_context import NO_CLOCK, NO_WATERMARK, Missing
 
 _Kind = TypeVar("_Kind")
 
@@ -21,6 +23,13 @@ class Build:
     columns: Mapping[str, str]
     functions: Functions
     layout: Layout
+
+    @property
+    def missing(self) -> Missing:
+        """What users' functions cannot use, because the pipeline has no clock or no watermark."""
+        pipeline = self.pipeline
+        has_watermark = pipeline.watermark is not None or pipeline.front_end is not None
+        return (NO_CLOCK if pipeline.log.arrival_time is None else ()) + (() if has_watermark else NO_WATERMARK)
 
     def instance(self, grammar: FunctionGrammar, kind: type[_Kind], path: str) -> _Kind:
         """Return a user's object of a kind: the object that the file names, or a new instance of the class it names.
@@ -45,15 +54,24 @@ class Build:
             f"{grammar.name} is {_described(attribute)}; allowed: an object or a subclass of windowlib.{kind.__name__}",
         )
 
-    def function(self, grammar: FunctionGrammar, path: str) -> Callable[..., Any]:
-        """Return a user's function.
+    def function(self, grammar: FunctionGrammar, path: str, parameters: str) -> Callable[..., Any]:
+        """Return a user's function. `parameters` are the names of those with which it is called, by position.
 
         Raises:
-            SpecError: the file names something else.
+            SpecError: the file names something else, or a function that does not take these parameters.
         """
         function = self.functions.load(grammar, path)
         if not callable(function) or isinstance(function, type):
             raise self._error(path, f"{grammar.name} is {_described(function)}; allowed: a function")
+        try:
+            signature = inspect.signature(function)
+        except ValueError:  # some functions of C have no signature
+            return function
+        try:
+            signature.bind(*parameters.split(", "))
+        except TypeError as error:
+            problem = f"{grammar.name}{signature} is called with ({parameters}): {error}"
+            raise self._error(path, problem) from error
         return function
 
     def _error(self, path: str, problem: str) -> PlacedSpecError:

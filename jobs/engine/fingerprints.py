@@ -25,7 +25,7 @@ SEMANTICS_VERSION = 2
 CLOCK_VERSION = 2
 
 # The same for pipelines with users' functions only. 1: functions shared values with other windows, keys and states, and
-# Arrow converted values to the type of a column in silence.
+# Arrow converted values to the type of a column in silence. A firing without a result left the pane before it.
 FUNCTIONS_VERSION = 2
 
 # The same for a `timeout` around a trigger that waits for the clock, is composite or is a user's. 1: a time-out deleted
@@ -37,13 +37,17 @@ _WITHOUT_TIMEOUT_RULES = {
 
 # The same for MongoDB's stages with one of these operators, if it has this field. 1: $dateDiff counted no change of the
 # clock, $dateToString wrote the offset of a time zone, wrong fields were ignored, and texts of doubles were Python's.
+# Dates plus doubles, sets, decimals of doubles, and fields inside arrays of arrays were not those of MongoDB.
 DOCUMENTS_VERSION = 2
 _DOCUMENT_RULES = {
     "$dateDiff": "timezone", "$dateToString": "timezone", "$dateFromString": "timezone",
     "$filter": "limit", "$zip": "defaults",
     "$toLower": None, "$toUpper": None, "$strcasecmp": None,
     "$substr": None, "$substrCP": None, "$substrBytes": None,
+    "$add": None, "$subtract": None, "$toString": None, "$toDecimal": None, "$convert": None,
+    "$setUnion": None, "$setIntersection": None, "$setDifference": None, "$elemMatch": None,
 }  # fmt: skip
+_STAGES_WITH_PATHS = ("$project", "$addFields", "$set", "$unset", "$unwind")
 
 RUN_ID_DIGITS = 32
 
@@ -109,8 +113,18 @@ def _has_document_rules(value: object) -> bool:
     if isinstance(value, Mapping):
         operators = [(value[name], field) for name, field in _DOCUMENT_RULES.items() if name in value]
         has_rule = any(field is None or (isinstance(at, Mapping) and field in at) for at, field in operators)
-        return has_rule or any(map(_has_document_rules, value.values()))
+        has_path = any(_has_inner_path(value[name]) for name in _STAGES_WITH_PATHS if name in value)
+        return has_rule or has_path or any(map(_has_document_rules, value.values()))
     return isinstance(value, list) and any(map(_has_document_rules, value))
+
+
+def _has_inner_path(stage: object) -> bool:
+    """Return whether a stage names a field inside another one: `a.b`, `{path: $a.b}`, `{a.b: 1}` or `{a: {b: 1}}`."""
+    if isinstance(stage, Mapping):
+        inner = [value for value in stage.values() if isinstance(value, Mapping)]
+        is_nested = any(not name.startswith("$") for value in inner for name in value)
+        return is_nested or any("." in name for name in stage) or _has_inner_path(stage.get("path"))
+    return (isinstance(stage, str) and "." in stage) or (isinstance(stage, list) and any(map(_has_inner_path, stage)))
 
 
 def relevant_document(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -53,7 +53,8 @@ def _generator(grammar: WatermarkGrammar, build: Build) -> Generator:
             return Punctuated(watermark_of=WatermarkOfColumn(column=grammar.column, unit=unit))
         case _:
             assert grammar.function is not None, "the grammar requires it"
-            function = build.function(grammar.function, "watermark.function")
+            parameters = "timestamp_ms, columns" if grammar.kind == "punctuated" else "max_timestamp_ms"
+            function = build.function(grammar.function, "watermark.function", parameters)
             checked = WatermarkOfFunction(name=grammar.function.name, function=function)
             if grammar.kind == "punctuated":
                 return Punctuated(watermark_of=checked)

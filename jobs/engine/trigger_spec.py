@@ -86,7 +86,7 @@ def _purging(grammar: TriggerGrammar, build: Build, path: str) -> Trigger:
 def _users(grammar: TriggerGrammar, build: Build, path: str) -> Trigger:
     assert grammar.function is not None, "its kind requires it"
     inner = build.instance(grammar.function, Trigger, f"{path}.function")
-    return TriggerOnColumns(inner=inner, columns=build.layout.shown_to(grammar.function))
+    return TriggerOnColumns(inner=inner, columns=build.layout.shown_to(grammar.function), missing=build.missing)
 
 
 _FLINK: Final[Mapping[str, _Builder]] = {
@@ -163,4 +163,4 @@ def evictor(grammar: EvictorGrammar, build: Build, path: str) -> Evictor:
         )
     assert grammar.function is not None, "the grammar requires one of the four"
     inner = build.instance(grammar.function, Evictor, f"{path}.function")
-    return EvictorOnColumns(inner=inner, columns=build.layout.shown_to(grammar.function))
+    return EvictorOnColumns(inner=inner, columns=build.layout.shown_to(grammar.function), missing=build.missing)

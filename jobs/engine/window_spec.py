@@ -174,13 +174,14 @@ def _function(build: Build, aggregates: Mapping[str, Aggregate]) -> WindowFuncti
             return Whole(users)
         if build.pipeline.windows is None:
             keyed = build.instance(process.function, KeyedProcessFunction, path)
-            return DeclaredKeyedProcess(inner=keyed, state=state)
+            return DeclaredKeyedProcess(inner=keyed, state=state, missing=build.missing)
         then = DeclaredProcess(
             inner=_window_function(build, process, path),
             shown=_shown(build, process),
             state=state,
             window_state=_states(process.window_state),
             names=tuple(aggregates),
+            missing=build.missing,
         )
     return Aggregates(tuple(aggregates.values()), then=then) if aggregates else then
 
@@ -208,7 +209,7 @@ def _shown(build: Build, process: ProcessGrammar) -> ColumnsOf:
 def _window_function(build: Build, process: ProcessGrammar, path: str) -> ProcessFunction:
     function = build.functions.load(process.function, path)
     if callable(function) and not isinstance(function, type | ProcessFunction):
-        return Apply(function)
+        return Apply(build.function(process.function, path, "key, window, records"))
     return build.instance(process.function, ProcessFunction, path)
 
 
@@ -274,6 +275,6 @@ def _sessions(gap: GapGrammar, build: Build, path: str, *, is_event_time: bool) 
         column = GapOfColumn(place=build.layout.place(gap.column), unit=unit)
         return assigners.DynamicSession(gap=column, is_event_time=is_event_time)
     assert gap.function is not None, "the grammar requires one of the three"
-    function = build.function(gap.function, f"{path}.function")
+    function = build.function(gap.function, f"{path}.function", "columns")
     users = GapOfFunction(function=function, columns=build.layout.shown_to(gap.function))
     return assigners.DynamicSession(gap=users, is_event_time=is_event_time)

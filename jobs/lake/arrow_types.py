@@ -10,23 +10,32 @@ if TYPE_CHECKING:
 _FIRST_DAY, _LAST_DAY = (day.toordinal() - date(1970, 1, 1).toordinal() for day in (date.min, date.max))
 
 
-def is_same_type(kind: "pa.DataType", wanted: "pa.DataType") -> bool:
-    """Return whether two types hold the same values. Names of list items and of map entries do not matter."""
+def is_stored_as(kind: "pa.DataType", wanted: "pa.DataType") -> bool:
+    """Return whether a file with a type fits a table with another one: both hold the same values.
+
+    Names of list items and of map entries do not matter. Readers find the fields of a struct by name, so a file may
+    have them in another order, and lack some: they are null in its rows.
+    """
     import pyarrow as pa
 
     if pa.types.is_dictionary(kind):
-        return is_same_type(kind.value_type, wanted)
-    kinds = _kind(kind), _kind(wanted)
-    if kinds[0] != kinds[1] or kind.num_fields != wanted.num_fields:
+        return is_stored_as(kind.value_type, wanted)
+    own = _kind(kind)
+    if own != _kind(wanted):
         return False
-    if kinds[0] is None:
-        return bool(kind.equals(wanted))
-    if kinds[0] == "map":
-        return is_same_type(kind.key_type, wanted.key_type) and is_same_type(kind.item_type, wanted.item_type)
-    pairs = [(kind.field(index), wanted.field(index)) for index in range(kind.num_fields)]
-    return all(
-        (kinds[0] != "struct" or own.name == two.name) and is_same_type(own.type, two.type) for own, two in pairs
-    )
+    match own:
+        case "struct":
+            places = [wanted.get_field_index(field.name) for field in kind]
+            return all(
+                place >= 0 and is_stored_as(field.type, wanted.field(place).type)
+                for field, place in zip(kind, places, strict=True)
+            )
+        case "map":
+            return is_stored_as(kind.key_type, wanted.key_type) and is_stored_as(kind.item_type, wanted.item_type)
+        case "list":
+            return is_stored_as(kind.value_type, wanted.value_type)
+        case _:
+            return own is not None or bool(kind.equals(wanted))
 
 
 def _kind(of: "pa.DataType") -> Literal["string", "binary", "struct", "map", "list"] | None:

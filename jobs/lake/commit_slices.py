@@ -13,7 +13,7 @@ later one. Two changes of the log can move records, and neither is silent:
   before; the plan then reports these slices as changed. In-commit timestamps always ascend.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
@@ -30,7 +30,7 @@ from jobs.lake.slicing import SlicedFiles, Slicing, overlapped
 from windowlib.bounds import MIN_TIMESTAMP_MS
 from windowlib.errors import LogError
 
-_BEGINNING: Final = MIN_TIMESTAMP_MS
+BEGINNING: Final = MIN_TIMESTAMP_MS
 """An instant before all commits."""
 
 
@@ -49,12 +49,17 @@ def commit_times(files: LogFiles, version: int) -> dict[int, int]:
     Raises:
         LogError: a commit file is damaged.
     """
-    times: dict[int, int] = {}
-    newest_ms = _BEGINNING
     commits = range(files.first_before(version), version + 1)
     files.read_ahead(commits)
-    for commit in commits:
-        own_ms = commit_time_ms(files.entries(commit))
+    return ascending_times((commit, files.entries(commit)) for commit in commits)
+
+
+def ascending_times(commits: Iterable[tuple[int, Sequence[Entry]]]) -> dict[int, int]:
+    """Return version -> time of ascending commits. A commit has at least the time of each one before it."""
+    times: dict[int, int] = {}
+    newest_ms = BEGINNING
+    for commit, entries in commits:
+        own_ms = commit_time_ms(entries)
         newest_ms = times[commit] = newest_ms if own_ms is None else max(newest_ms, own_ms)
     return times
 
@@ -94,7 +99,7 @@ class CommitSlicing(Slicing):
             place = place_of(self.log_files.root, file.path)
             origin = self.origins.get(place)
             span = self._spans[place] = self._span_of(place, origin)
-            filled.update(at_ms for at_ms in span if at_ms != _BEGINNING)
+            filled.update(at_ms for at_ms in span if at_ms != BEGINNING)
             slices = overlapped(self.cut, span)
             if slices and slices[0].start_ms <= span.first_ms <= span.last_ms < slices[0].end_ms:
                 files.append(PinnedFile.of(file, slice_id=slices[0].slice_id))
@@ -105,15 +110,15 @@ class CommitSlicing(Slicing):
 
     def _span_of(self, place: str, origin: Origin | None) -> Span:
         """Return the times between which the records of a file were appended."""
-        oldest_ms = next(iter(self.times.values()), _BEGINNING)
+        oldest_ms = next(iter(self.times.values()), BEGINNING)
         if origin is None:
-            return Span(_BEGINNING, oldest_ms)
+            return Span(BEGINNING, oldest_ms)
         own_ms = self.times[origin.version]
         if origin.is_append:
             return Span(own_ms, own_ms)
         versions = self._stored_versions(place, origin)
         if versions is None or not all(version in self.times for version in versions):
-            return Span(_BEGINNING, own_ms)
+            return Span(BEGINNING, own_ms)
         return Span(self.times[versions[0]], self.times[versions[1]])
 
     def _stored_versions(self, place: str, origin: Origin) -> tuple[int, int] | None:
@@ -148,6 +153,6 @@ class CommitSlicing(Slicing):
             origin = self.origins.get(place)
             is_rewritten = origin is not None and not origin.is_append
             # The version has the file no more, so its footer is not read: it has records of commits up to its own.
-            rewritten = Span(_BEGINNING, self.times[origin.version]) if origin is not None and is_rewritten else None
+            rewritten = Span(BEGINNING, self.times[origin.version]) if origin is not None and is_rewritten else None
             self._spans[place] = rewritten or self._span_of(place, origin)
         return self._spans[place]

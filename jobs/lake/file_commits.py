@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 from uuid import uuid4
 
-from jobs.lake.arrow_types import is_same_type
+from jobs.lake.arrow_types import is_stored_as
 from jobs.lake.damage import reading
 from jobs.lake.delta_tables import OpenedTable, expect_commits, open_table
 from jobs.lake.durable_commits import commit_hooks, until_committed
@@ -179,7 +179,7 @@ def _problems(footer: _Footer, columns: Mapping[str, "pa.DataType"]) -> Iterator
     for field in footer.schema:
         if field.name not in columns:
             yield f"the table has no column {field.name!r}"
-        elif not is_same_type(field.type, columns[field.name]):
+        elif not is_stored_as(field.type, columns[field.name]):
             yield f"column {field.name!r} is {field.type}, and {columns[field.name]} in the table"
 
 

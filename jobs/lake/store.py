@@ -169,9 +169,10 @@ def _check_column(uri: str, existing: Mapping[str, Any], wanted: Mapping[str, An
             "another one"
         )
     if not column_takes(existing["type"], wanted["type"]):
+        kinds = f"is a {spell_type(existing['type'])}, but the spec now makes it a {spell_type(wanted['type'])}"
         raise SpecError(
-            f"column {name!r} of table {uri} is a {spell_type(existing['type'])}, but the spec now makes it a "
-            f"{spell_type(wanted['type'])}; rename the column in the pipeline file, or give the pipeline a new name"
+            f"column {name!r} of table {uri} {kinds}; rename the column (acc_NAME: output NAME) in the pipeline file, "
+            "or give the pipeline a new name"
         )
     if role and former and role != former:
         raise SpecError(
@@ -210,7 +211,7 @@ def bounded_columns(uri: str) -> frozenset[str] | None:
 
 
 def column_takes(existing: Node, wanted: Node) -> bool:
-    """Return whether a column can store values of a type: the same type, or a struct that gets more nullable fields."""
+    """Return whether a column can store values of a type: the same type, or a struct whose common fields can."""
     if isinstance(existing, str) or isinstance(wanted, str):
         return existing == wanted
     if existing["type"] != "struct" or wanted["type"] != "struct":

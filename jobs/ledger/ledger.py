@@ -196,9 +196,12 @@ class Ledger:
         return version
 
     def _head(self) -> Head | None:
-        """Return the newest stored head. Events with own hashes are of a version that stores one with each write."""
+        """Return the newest stored head. Events with own hashes are of a version that stores one with each write.
+
+        A ledger without events is new, or all of it is lost: then another table may have a head.
+        """
         head = self._store.head()
-        if head is not None or not self._history.link.has_own_hashes:
+        if head is not None or (self._history.known and not self._history.link.has_own_hashes):
             return head
         head = self._store.head_elsewhere()
         return None if head is None or self.has(head) else head

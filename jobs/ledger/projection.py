@@ -4,7 +4,8 @@ Only this module implements these rules:
 
 - One attempt counts for a run (jobs.ledger.attempt_choice).
 - If a later attempt at the run left other content, the run's verdict is ERROR.
-- A waiver lets a failed run pass until checks fail that had not failed when the person waived it.
+- A waiver lets a failed run pass until checks fail that had not failed when the person waived it, or until a person
+  cancels a request that has the run, or rolls its publication back. A run that readers still see keeps its waiver.
 - The newest judgement of a run adds its checks to those of the suite.
 - A rollback holds the chain until the next publication, or until a person resumes the chain.
 - A restatement that is only proposed is what its newest `requested` event says. Of other requests, the first counts.
@@ -12,12 +13,12 @@ Only this module implements these rules:
 A `Projection` is incremental: a reader that reads again folds the new events only.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from jobs.ledger.acceptances import AcceptedRewrite
-from jobs.ledger.events import CACHE, EventKind, LedgerEvent, checks_fingerprint_of, judged_checks
+from jobs.ledger.events import CACHE, EventKind, LedgerEvent
 from jobs.ledger.later import Cell, Later
 from jobs.ledger.looks import Look, look_of, verified_sighting
 from jobs.ledger.provenance import Decided, decision_of
@@ -33,8 +34,8 @@ from jobs.ledger.request_projection import (
     text_of,
 )
 from jobs.ledger.run_projection import Runs, RunsProjection
-from jobs.ledger.view import Judgement, LedgerView, RequestState, Waiver
-from jobs.runs import Sighting, Slice, Verdict
+from jobs.ledger.view import LedgerView, RequestState
+from jobs.runs import Sighting, Slice
 from windowlib.errors import LedgerError
 
 _SHOWS = (EventKind.PUBLISHED, EventKind.ROLLED_BACK)
@@ -119,11 +120,11 @@ class Projection:
             case EventKind.COMPLETED:
                 self._complete(event)
             case EventKind.CHECKED:
-                self._check(event)
+                self._runs.check(event)
             case EventKind.JUDGED:
-                self._judge(event)
+                self._runs.judge(event)
             case EventKind.WAIVED:
-                self._waive(event)
+                self._runs.waive(event)
             case EventKind.PUBLISHED:
                 self._publish(event)
             case EventKind.ROLLED_BACK:
@@ -135,8 +136,7 @@ class Projection:
             case EventKind.FAILED:
                 fail_attempt(event, self._request(event))
             case EventKind.CLOSED:
-                self._request(event)
-                self._end(event.request_id, RequestState.CLOSED, event.reason, ended_by=event.details.get("by"))
+                self._close(event, is_cancelled=decided is not None and decided.action == "cancel")
             case EventKind.VERIFIED | EventKind.LOOKED | EventKind.ACCEPTED:
                 self._see_log(event)
             case EventKind.TOLD:
@@ -274,40 +274,20 @@ class Projection:
             request.keep_runs(repairs)
             self._repairs = {**self._repairs, **repairs}
 
-    def _check(self, event: LedgerEvent) -> None:
-        run_id = text_of(event, "run_id")
-        Verdict(event.verdict)  # a view reads both values, and does not know the ledger's place
-        checks_fingerprint_of(event)
-        waiver = self._runs.of(run_id).waiver
-        is_kept = waiver is None or all(
-            check in waiver.failed or (*check[:3], None) in waiver.failed for check in _failed_checks(event)
-        )
-        self._runs.change(run_id, checked=event, waiver=waiver if is_kept else None)
+    def _end_waivers(self, runs: Mapping[str, str | None]) -> None:
+        """End the waivers of runs (slice -> run) that readers do not see."""
+        for slice_id, run_id in runs.items():
+            if run_id is not None and run_id not in {self._seen.get(slice_id), self._chain.get(slice_id)}:
+                self._runs.end_waiver(run_id)
 
-    def _judge(self, event: LedgerEvent) -> None:
-        for run_id, checks in judged_checks(event).items():
-            judgement = Judgement(basis=str(event.details.get("basis")), checks=checks)
-            waiver = self._runs.of(run_id).waiver
-            is_kept = waiver is None or judgement.failed <= waiver.failed
-            self._runs.change(run_id, judgement=judgement, waiver=waiver if is_kept else None)
-
-    def _waive(self, event: LedgerEvent) -> None:
-        run_id = text_of(event, "run_id")
-        checked, judgement = self._runs.of(run_id).checked, self._runs.of(run_id).judgement
-        failed = _failed_checks(checked) if checked is not None else frozenset()
-        if not event.details.get("by_arguments", False):  # an earlier version wrote it
-            failed = frozenset((*check[:3], None) for check in failed)
-        waiver = Waiver(
-            slice_id=text_of(event, "slice_id"),
-            run_id=run_id,
-            who=event.who or "",
-            reason=event.reason or "",
-            at_ms=event.at_ms,
-            failed=failed | judgement.failed if judgement is not None else failed,
-        )
-        self._runs.change(run_id, waiver=waiver)
+    def _close(self, event: LedgerEvent, *, is_cancelled: bool) -> None:
+        request = self._request(event)
+        self._end(event.request_id, RequestState.CLOSED, event.reason, ended_by=event.details.get("by"))
+        if is_cancelled:
+            self._end_waivers(request.runs)
 
     def _publish(self, event: LedgerEvent) -> None:
+        self._runs.renew_waiver(text_of(event, "run_id"))
         self._change_what_readers_see(event, undoes=None)
         self._hold = None  # while the chain is held, only a person's publication is written, and it ends the hold
         self._end(event.request_id, RequestState.PUBLISHED)
@@ -320,6 +300,10 @@ class Projection:
                 "ledger is damaged"
             )
         self._change_what_readers_see(event, undoes=undoes)
+        slice_id = text_of(event, "slice_id")
+        self._end_waivers({slice_id: self._publications[undoes].changes.get(slice_id)})
+        if event.run_id is not None:  # the publication that showed it before stands
+            self._runs.renew_waiver(event.run_id)
         self._hold = Hold(
             seq=event.seq, undoes=undoes, who=event.who or "", reason=event.reason or "", at_ms=event.at_ms
         )
@@ -383,9 +367,3 @@ class Projection:
 def _slice(item: tuple[str, list[int]]) -> Slice:
     slice_id, (start_ms, end_ms) = item
     return Slice(slice_id=slice_id, start_ms=start_ms, end_ms=end_ms)
-
-
-def _failed_checks(event: LedgerEvent) -> frozenset[tuple[str | None, ...]]:
-    stopping = {Verdict.FAIL.value, Verdict.ERROR.value}
-    checks = (row for row in event.details.get("checks", ()) if row["verdict"] in stopping)
-    return frozenset((row["table"], row["check"], row["column"], row["arguments"]) for row in checks)

@@ -10,23 +10,35 @@ from typing import Any, NamedTuple
 from typing_extensions import override
 
 from jobs.ledger.attempt_choice import AttemptChoice, content_of
-from jobs.ledger.events import EventKind, LedgerEvent, StoredChecks, checks_fingerprint_of, run_result, with_checks
+from jobs.ledger.events import (
+    EventKind,
+    LedgerEvent,
+    StoredChecks,
+    checks_fingerprint_of,
+    judged_checks,
+    run_result,
+    with_checks,
+)
 from jobs.ledger.later import Later
 from jobs.ledger.plain_codec import Codec
 from jobs.ledger.request_projection import text_of
 from jobs.ledger.tally import Standing, standing_of
 from jobs.ledger.view import Judgement, LedgerView, StagedRun, Waiver
-from jobs.runs import Sighting
+from jobs.runs import Sighting, Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEvents:
-    """What the ledger tells of a run: its attempts and sightings in ledger order, its newest check and judgement."""
+    """What the ledger tells of a run: its attempts and sightings in ledger order, its newest check and judgement.
+
+    `ended_waiver` is a waiver that a person has ended by a cancellation or a rollback.
+    """
 
     staged: tuple[StagedRun, ...] = ()
     checked: LedgerEvent | None = None
     judgement: Judgement | None = None
     waiver: Waiver | None = None
+    ended_waiver: Waiver | None = None
     sightings: tuple[Sighting, ...] = ()
 
 
@@ -108,6 +120,58 @@ class RunsProjection:
         events = self.events[run_id] = replace(self.of(run_id), **changes)
         if events.staged:
             self.slots[run_id] = RunSlot()
+
+    def check(self, event: LedgerEvent) -> None:
+        """Take the checks of a run in. They void a waiver that does not cover a failed one."""
+        run_id = text_of(event, "run_id")
+        Verdict(event.verdict)  # a view reads both values, and does not know the ledger's place
+        checks_fingerprint_of(event)
+        waiver = self.of(run_id).waiver
+        is_kept = waiver is None or all(
+            check in waiver.failed or (*check[:3], None) in waiver.failed for check in _failed_checks(event)
+        )
+        self.change(run_id, checked=event, waiver=waiver if is_kept else None)
+
+    def judge(self, event: LedgerEvent) -> None:
+        """Take the judgement of a request's runs in. Another finding voids a waiver."""
+        for run_id, checks in judged_checks(event).items():
+            judgement = Judgement(basis=str(event.details.get("basis")), checks=checks)
+            waiver = self.of(run_id).waiver
+            is_kept = waiver is None or judgement.failed <= waiver.failed
+            self.change(run_id, judgement=judgement, waiver=waiver if is_kept else None)
+
+    def waive(self, event: LedgerEvent) -> None:
+        """Take the waiver of a run in."""
+        run_id = text_of(event, "run_id")
+        checked, judgement = self.of(run_id).checked, self.of(run_id).judgement
+        failed = _failed_checks(checked) if checked is not None else frozenset()
+        if not event.details.get("by_arguments", False):  # an earlier version wrote it
+            failed = frozenset((*check[:3], None) for check in failed)
+        waiver = Waiver(
+            slice_id=text_of(event, "slice_id"),
+            run_id=run_id,
+            who=event.who or "",
+            reason=event.reason or "",
+            at_ms=event.at_ms,
+            failed=failed | judgement.failed if judgement is not None else failed,
+        )
+        self.change(run_id, waiver=waiver, ended_waiver=None)
+
+    def end_waiver(self, run_id: str) -> None:
+        """Let the waiver of a run, if it has one, not count any more."""
+        waiver = self.of(run_id).waiver
+        if waiver is not None:
+            self.change(run_id, waiver=None, ended_waiver=waiver)
+
+    def renew_waiver(self, run_id: str) -> None:
+        """Let the ended waiver of a failed run that readers see count again.
+
+        A rollback shows the run again, or an earlier version has published it, which ended no waivers.
+        """
+        ended = self.of(run_id).ended_waiver
+        run = self.run(run_id) if ended is not None and run_id in self.slots else None
+        if run is not None and not run.is_publishable:
+            self.change(run_id, waiver=ended, ended_waiver=None)
 
     def stage(self, event: LedgerEvent) -> StagedRun:
         """Take an attempt at a run in, and return it."""
@@ -205,6 +269,12 @@ class RunsProjection:
 
 def _content(checked: LedgerEvent) -> tuple[object, ...]:
     return checks_fingerprint_of(checked), StoredChecks(checked)
+
+
+def _failed_checks(event: LedgerEvent) -> frozenset[tuple[str | None, ...]]:
+    stopping = {Verdict.FAIL.value, Verdict.ERROR.value}
+    checks = (row for row in event.details.get("checks", ()) if row["verdict"] in stopping)
+    return frozenset((row["table"], row["check"], row["column"], row["arguments"]) for row in checks)
 
 
 class Runs(Mapping[str, StagedRun]):

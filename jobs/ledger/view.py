@@ -307,10 +307,6 @@ class LedgerView:
         """Return the run of the published chain at a slice; None if the slice is not published."""
         return self.chain_run(self.published[slice_id]) if slice_id in self.published else None
 
-    def published_pairs(self) -> tuple[tuple[str, str], ...]:
-        """Return the (slice_id, attempt_id) pairs that readers see, in slice order."""
-        return tuple((slice_id, self.run(run_id).result.attempt_id) for slice_id, run_id in self.published.items())
-
     @property
     def head(self) -> StagedRun | None:
         """The run of the published chain at the last slice. The schedule continues after it."""

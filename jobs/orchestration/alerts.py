@@ -11,7 +11,7 @@ from typing import Any
 from jobs.folding import first_lines
 from jobs.orchestration.gating import Gate
 from jobs.plain_text import counted, escaped, shortened
-from jobs.publishing.stop_reasons import listed, stop_reasons
+from jobs.publishing.stop_reasons import listed, stop_reasons, what_to_do
 from jobs.reading.verify import Verification
 
 MAX_REASONS = 10
@@ -70,7 +70,7 @@ def held_alert(pipeline: str, gate: Gate, *, url: str) -> Alert:
         f"{counted(len(slices), 'slice')} held",
         slices=slices,
         what=("Checks that failed:", *listed_lines(reasons)),
-        to_do="Look at the slices. Then waive them with a reason, or correct the log and run again",
+        to_do=what_to_do(run.verdict for run in gate.held),
         url=url,
     )
 

@@ -15,8 +15,8 @@ from jobs.planning.plan import Plan
 from jobs.planning.plan_total import share_to_replay, to_read
 from jobs.planning.request_context import Asked, IfOpen, RequestContext
 from jobs.planning.steps import Ask, Reason, Step
+from jobs.planning.suite_fingerprint import with_checks
 from jobs.publishing.chain_rules import was_begun_fresh
-from jobs.replay.suite_fingerprint import with_checks
 from jobs.review.pages.state import OpenRequest, open_request
 from jobs.runs import Slice
 

@@ -23,7 +23,7 @@ from jobs.orchestration.dag_orders import Order, order_of
 from jobs.orchestration.deadlines import Checked, Told, look
 from jobs.orchestration.decisions import settled_runs, was_settled
 from jobs.orchestration.gating import Gate, settled_elsewhere
-from jobs.orchestration.interval_backfill import AskAirflow, plan_backfill_interval
+from jobs.orchestration.interval_backfill import AskAirflow, plan_backfill_interval, refuse_lost_lake
 from jobs.orchestration.open_ranges import in_the_way
 from jobs.orchestration.repair_proposals import propose_repairs
 from jobs.orchestration.requests import Progress, Staging
@@ -33,7 +33,7 @@ from jobs.pipeline.files import load_file, load_pipeline
 from jobs.pipeline.models.alerts import AlertsGrammar
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.plain_text import shortened
-from jobs.planning.readiness import EventsSince, Waiting
+from jobs.planning.readiness import Waiting
 from jobs.planning.request_context import Asked, IfOpen, open_request_context, published_pipeline
 from jobs.review.metrics import Gauge, gauges
 from jobs.wall_clock import now_ms
@@ -103,8 +103,7 @@ def plan(
     *,
     lake: str | None = None,
     state: RunStateOf | None = None,
-    events: EventsSince = lambda _since_ms: (),
-    is_interval_before_running: Callable[[], bool] = lambda: False,
+    airflow: AskAirflow | None = None,
     is_again: bool = False,
 ) -> Order | Wait | Skip:
     """Decide what one DAG run does. Before that, the leases of DAG runs that have ended are released.
@@ -117,8 +116,7 @@ def plan(
         run: the DAG run.
         lake: the root of the lake; by default the value of HINDCAST_LAKE.
         state: returns the state of a DAG run in Airflow; None: no lease is released.
-        events: returns the events of the assets that `ready.producer` names.
-        is_interval_before_running: returns whether Airflow's own backfill replays the interval before now.
+        airflow: what the decision asks Airflow; None: nothing.
         is_again: whether the DAG run has decided before, and waited since.
 
     Raises:
@@ -137,7 +135,7 @@ def plan(
         place,
         run=run,
         who=who,
-        airflow=AskAirflow(events=events, is_interval_before_running=is_interval_before_running),
+        airflow=airflow or AskAirflow(),
         is_again=is_again,
     )
     match decision:
@@ -322,6 +320,8 @@ def _decide(
         )
     # Only a run of a cron schedule has an interval that counts. Other runs take all slices that are over now.
     until_ms = _ms(run.interval_end) if run.run_type == "scheduled" else now_ms()
+    if run.run_type != "manual":
+        refuse_lost_lake(open_request_context(pipeline, lake, now_ms=now_ms), airflow)
     told = propose_changes(pipeline, lake, now_ms=now_ms(), who=who)
     decision = scheduling.plan_scheduled(
         pipeline,

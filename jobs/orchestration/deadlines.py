@@ -22,7 +22,7 @@ from jobs.planning.published_spec import on_published_spec, why_lost
 from jobs.planning.request_context import RequestContext, covers, is_live
 from jobs.planning.standing import Standing, due_slices, empty_slices, holes, standing
 from jobs.publishing.rules import describe_hold
-from jobs.publishing.stop_reasons import stop_reasons
+from jobs.publishing.stop_reasons import stop_reasons, what_to_do
 from jobs.review import links
 from jobs.review.digest import digest
 from jobs.review.pages.state import HeldSlice, held_slices
@@ -365,7 +365,7 @@ def _held_long(place: _Place, longer_ms: int) -> Iterator[Message]:
                 "Nobody has decided on these slices:",
                 *listed_lines([f"{slice_.slice_id} since {slice_.since}: {slice_.reason}" for slice_ in held]),
             ),
-            to_do="Look at the slices. Then waive them with a reason, or correct the log and run again",
+            to_do=what_to_do(slice_.verdict for slice_ in held),
             url=place.url(links.request_page(place.name, request_id)),
         )
         yield Message(alert=alert, causes=frozenset(f"{_HELD}{request_id} {slice_.run_id}" for slice_ in held))

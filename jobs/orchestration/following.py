@@ -8,7 +8,7 @@ from jobs.pipeline.slices import slice_grid, slice_of_id
 from jobs.planning.changed_slices import named_spans, stretches_of
 from jobs.planning.published_spec import on_published_spec, refuse_lost
 from jobs.planning.request_context import RequestContext
-from jobs.replay.suite_fingerprint import with_checks
+from jobs.planning.suite_fingerprint import with_checks
 from jobs.runs import Slice
 from windowlib.errors import RequestError, SpecError
 

@@ -4,26 +4,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jobs.lake.lake import Lake
+from jobs.ledger.tally import Standing, in_words, standing_of, tally
 from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.plain_text import counted
 from jobs.planning.lease_keeping import release
 from jobs.planning.request_context import Opened, open_request_context
 from jobs.publishing.judging import judge_request
-from jobs.publishing.stop_reasons import listed, waiver_advice
+from jobs.publishing.rules import of_other_suite
+from jobs.publishing.stop_reasons import listed
 from windowlib.errors import RequestError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """The result of a gate over `slices` runs. `held` are the runs that stop them; `advice` tells how to waive.
+    """The result of a gate over `runs`. `held` are those that stop them.
 
     `settled` tells which publication has settled the request, if another one was published in its place.
     """
 
-    slices: int
+    runs: tuple[StagedRun, ...] = ()
     held: tuple[StagedRun, ...] = ()
-    advice: str = ""
     settled: str = ""
 
     @property
@@ -36,10 +37,14 @@ class Gate:
         """The result in a few words."""
         if self.settled:
             return self.settled
+        slices = counted(len(self.runs), "slice")
         if self.is_passed:
-            return f"{counted(self.slices, 'slice')} passed"
+            standings = tally(map(standing_of, self.runs))
+            return (
+                f"{slices}: {in_words(standings)}" if standings.keys() - {Standing.PASSED.value} else f"{slices} passed"
+            )
         which = listed([run.result.slice.slice_id for run in self.held])
-        return f"{len(self.held)} of {counted(self.slices, 'slice')} held: {which}"
+        return f"{len(self.held)} of {slices} held: {which}"
 
 
 def settled_elsewhere(view: LedgerView, request: Request) -> str | None:
@@ -56,7 +61,8 @@ def gate(pipeline: Pipeline, lake: Lake, *, opened: Opened, now_ms: int, slices:
     With `slices`, only these are judged, for a DAG run that shares its request with others.
 
     Raises:
-        RequestError: there is no such request, or a DAG run that shares it has not staged a slice.
+        RequestError: there is no such request, a DAG run that shares it has not staged a slice, or another suite than
+            the one in force has checked one.
     """
     work = open_request_context(pipeline, lake, now_ms=lambda: now_ms)
     view = judge_request(work, opened.request_id)
@@ -67,13 +73,16 @@ def gate(pipeline: Pipeline, lake: Lake, *, opened: Opened, now_ms: int, slices:
         )
     settled = settled_elsewhere(view, request)
     if settled is not None:
-        return Gate(slices=0, settled=settled)
-    runs = [view.run(run_id) for slice_id, run_id in request.runs.items() if slices is None or slice_id in slices]
+        return Gate(settled=settled)
+    runs = tuple(view.run(run_id) for slice_id, run_id in request.runs.items() if slices is None or slice_id in slices)
     stopping = sorted((run for run in runs if not run.is_publishable), key=lambda run: run.result.slice.start_ms)
     unstaged = [slice_id for slice_id in slices or () if slice_id not in request.runs.keys() | view.published.keys()]
-    if not stopping and not (unstaged and request.kind is RequestKind.AIRFLOW_BACKFILL):
-        return Gate(slices=len(runs))
+    other, edited = of_other_suite(work, view, request)
+    is_edited = any(slices is None or slice_id in slices for slice_id in other)
+    if not stopping and not is_edited and not (unstaged and request.kind is RequestKind.AIRFLOW_BACKFILL):
+        return Gate(runs=runs)
     release(work, opened)
     if not stopping:  # the publication of a shared request does not tell which slices it lacks
-        raise RequestError(f"request {request.request_id} has no run of {listed(unstaged)}: clear the replay task")
-    return Gate(slices=len(runs), held=tuple(stopping), advice=waiver_advice(stopping))
+        lack = edited if is_edited else f"request {request.request_id} has no run of {listed(unstaged)}"
+        raise RequestError(f"{lack}; clear the replay task")
+    return Gate(runs=runs, held=tuple(stopping))

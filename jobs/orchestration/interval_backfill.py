@@ -17,11 +17,11 @@ from jobs.planning.published_spec import on_published_spec, refuse_lost
 from jobs.planning.readiness import EventsSince, ready_prefix
 from jobs.planning.request_context import Asked, RequestContext, open_request_context, shared_request
 from jobs.planning.steps import Ask
+from jobs.planning.suite_fingerprint import suite_fingerprint
 from jobs.planning.watching import watch_ledger, watch_log
 from jobs.publishing.rules import describe_hold
-from jobs.replay.suite_fingerprint import suite_fingerprint
 from jobs.runs import Slice
-from windowlib.errors import RequestError
+from windowlib.errors import RequestError, StoreError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,10 +31,27 @@ class AskAirflow:
     Attributes:
         events: returns the events of the assets that `ready.producer` names.
         is_interval_before_running: returns whether Airflow's own backfill replays the interval before now.
+        has_published: returns whether a task of the DAG has published before.
     """
 
     events: EventsSince = lambda _since_ms: ()
     is_interval_before_running: Callable[[], bool] = lambda: False
+    has_published: Callable[[], bool] = lambda: False
+
+
+def refuse_lost_lake(work: RequestContext, airflow: AskAirflow) -> None:
+    """Raise if the lake has no event of a pipeline that this DAG has published: it is not mounted, or another one.
+
+    Else the schedule would replay the whole log into an empty mount point, without the decisions in the ledger.
+
+    Raises:
+        StoreError: so it is. The task is tried again.
+    """
+    if not work.ledger.view().version and airflow.has_published():
+        raise StoreError(
+            f"the lake {work.lake.root} has no ledger of {work.pipeline.name}, but this DAG has published slices: "
+            "is the lake mounted, and is it the right one? If a new lake is meant, start the DAG once by hand"
+        )
 
 
 def plan_backfill_interval(

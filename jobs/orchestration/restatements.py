@@ -22,9 +22,9 @@ from jobs.planning.published_spec import on_published_spec, why_lost
 from jobs.planning.request_context import Asked, RequestContext, is_live, open_request_context, with_cut_of
 from jobs.planning.restating import propose, request_slices, request_to_continue
 from jobs.planning.steps import Ask
+from jobs.planning.suite_fingerprint import with_checks
 from jobs.planning.watching import watch_ledger
 from jobs.publishing.rules import describe_hold
-from jobs.replay.suite_fingerprint import with_checks
 from jobs.review.pages.state import held_of
 from jobs.wall_clock import now_ms as wall_clock_ms
 from windowlib.errors import RequestError

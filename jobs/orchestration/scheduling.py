@@ -39,11 +39,11 @@ from jobs.planning.request_context import (
 )
 from jobs.planning.standing import due_slices
 from jobs.planning.steps import Ask, Step
+from jobs.planning.suite_fingerprint import suite_fingerprint, with_checks
 from jobs.planning.watching import Watch, watch_ledger, watch_log
 from jobs.publishing.publishing import publish_staged
 from jobs.publishing.rules import PublicationAttempt, describe_hold
 from jobs.replay.orders import Replayer
-from jobs.replay.suite_fingerprint import suite_fingerprint, with_checks
 from jobs.runs import Slice
 from windowlib.errors import RequestError
 

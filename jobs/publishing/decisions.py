@@ -98,6 +98,7 @@ def rollback(
         is_published=True,
         why=f"as before publication {publication}: {counted(len(done.changes), 'slice')}; the chain is held until a "
         "person publishes or resumes it",
+        slices=tuple(done.changes),
         changed=changed_slices(view, done),
         ledger_version=view.version,
     )

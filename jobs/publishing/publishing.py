@@ -1,6 +1,6 @@
 """Publication of a request: one ledger commit changes what readers see, for all of its slices or for none."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from jobs.ledger.events import EventKind, LedgerEvent, closed_event, slice_columns
@@ -17,7 +17,7 @@ from jobs.publishing.judging import MAX_TRIES, is_due, judge_request
 from jobs.publishing.optimistic_check import By, check_seen_request
 from jobs.publishing.rules import PublicationAttempt, changed_slices, has_equal_rows, judge_publication, other_holders
 from jobs.publishing.stop_reasons import listed
-from jobs.runs import Slice
+from jobs.runs import SHOWN_DIGITS, Slice
 from windowlib.errors import RequestError
 
 
@@ -134,13 +134,13 @@ def _publish(work: RequestContext, request_id: str, by: By, *, lease_id: str | N
 
 
 def publish(work: RequestContext, *, who: str, request_id: str | None = None) -> PublicationAttempt:
-    """Publish for a person: the request with an id, or the newest open request whose runs are all publishable.
+    """Publish for a person: the request with an id, or the only open request that can be published.
 
     A candidate is published only by its id. An older request is skipped if a newer open one has runs of the same
     slices. A request that is worked on is skipped, too.
 
     Raises:
-        RequestError: there is nothing to publish.
+        RequestError: there is nothing to publish, or several requests can be published.
     """
     if request_id is not None:
         return publish_request(work, request_id, who=who)
@@ -154,14 +154,29 @@ def publish(work: RequestContext, *, who: str, request_id: str | None = None) ->
             f"pipeline {work.pipeline.name} has no open request with runs{_newest_publication(work, view)}"
             + (f"; or name a candidate with --request: {named}" if candidates else "")
         )
+    ready = [*_publishable(work, waiting)]
+    unseen = [attempt for attempt in ready if not attempt.is_seen_already]
+    if len(unseen) > 1:
+        each = (f"{attempt.request_id[:SHOWN_DIGITS]} ({listed(attempt.slices)})" for attempt in unseen)
+        raise RequestError(
+            f"pipeline {work.pipeline.name} has {counted(len(unseen), 'request')} that can be published: "
+            f"{'; '.join(each)}. Nothing was published; name one of them: "
+            f"`hindcast publish {work.pipeline.name} --request ID`"
+        )
+    chosen = next(iter([*unseen, *ready]), None)
+    return publish_request(work, waiting[0].request_id if chosen is None else chosen.request_id, who=who)
+
+
+def _publishable(work: RequestContext, waiting: Sequence[Request]) -> Iterator[PublicationAttempt]:
+    """Yield what would be published of each request that can be, newest first, of the same slices the newest only."""
     newer: set[str] = set()
     for request in waiting:
         if not newer & set(request.runs):
             view = judge_request(work, request.request_id)
-            if judge_publication(work, view, view.requests[request.request_id]).is_published:
-                return publish_request(work, request.request_id, who=who)
+            attempt = judge_publication(work, view, view.requests[request.request_id])
+            if attempt.is_published:
+                yield attempt
         newer |= set(request.runs)
-    return publish_request(work, waiting[0].request_id, who=who)
 
 
 def _newest_publication(work: RequestContext, view: LedgerView) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from jobs.engine.fingerprints import fingerprint
+from jobs.engine.fingerprints import fingerprint, spec_fingerprint
 from jobs.lake.log_match import Match, match_input
 from jobs.ledger.leases import Lease
 from jobs.ledger.publications import Hold, Publication
@@ -13,7 +13,8 @@ from jobs.pipeline.slices import slices_between
 from jobs.plain_text import counted
 from jobs.planning.chains import newly_shown
 from jobs.planning.published_spec import is_lost
-from jobs.planning.request_context import RequestContext, holders, with_cut_of
+from jobs.planning.request_context import RequestContext, holders, stored_pipeline, with_cut_of
+from jobs.planning.suite_fingerprint import suite_fingerprint
 from jobs.publishing.chain_rules import (
     broken_chain,
     followed_by,
@@ -22,9 +23,8 @@ from jobs.publishing.chain_rules import (
     of_other_chain,
     outdated,
 )
-from jobs.publishing.stop_reasons import MAX_NAMED, describe_stop, listed, waiver_advice
-from jobs.runs import Verdict
-from windowlib.errors import LedgerError
+from jobs.publishing.stop_reasons import held_by, listed
+from windowlib.errors import LedgerError, SpecError
 
 SEEN = "readers see all of it already"
 UNVERIFIED = (
@@ -33,7 +33,6 @@ UNVERIFIED = (
 )
 NO_RULE = "no rule"
 """The basis of a judgement without a rule. It ends the effect of an earlier judgement."""
-_NO_WAIVER = "an error cannot be waived; run again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +40,8 @@ class PublicationAttempt:
     """The result of an attempt to publish a request.
 
     If it is not published, `why` tells the reason, and `stopped_by` or `waits_for` name the slices (or holders) that
-    prevent it. `changed` are the slices whose rows differ from what readers saw before. If `is_seen_already`, readers
-    saw all runs of the request before.
+    prevent it. `slices` are those of which readers see another run than before, and `changed` are those of them whose
+    rows differ. If `is_seen_already`, readers saw all runs of the request before.
     """
 
     request_id: str
@@ -50,6 +49,7 @@ class PublicationAttempt:
     why: str
     stopped_by: tuple[str, ...] = ()
     waits_for: str | None = None
+    slices: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
     is_seen_already: bool = False
     ledger_version: int = 0
@@ -62,6 +62,7 @@ class PublicationAttempt:
             "why": self.why,
             "stopped_by": list(self.stopped_by),
             "waits_for": self.waits_for,
+            "slices": list(self.slices),
             "changed": list(self.changed),
             "ledger_version": self.ledger_version,
         }
@@ -89,6 +90,7 @@ def judge_publication(
         or _rolled_back(view, request, is_person=lease_id is None)
         or _replaced(view, request)
         or _held(view, request)
+        or _of_other_suite(work, view, request)
         or (None if is_begun else _empty(request))
         or incomplete
         or _not_promotable(work, view, request)
@@ -108,7 +110,9 @@ def judge_publication(
         why += f"; readers saw the other {len(seen)} of the request before"
     if ended := tuple(name for name in unseen if name not in request.runs):
         why += f"; the repair of {listed(ended)} ends, and `hindcast repair` lists their late records again"
-    return PublicationAttempt(request_id=request.request_id, is_published=True, why=why, changed=changed)
+    return PublicationAttempt(
+        request_id=request.request_id, is_published=True, why=why, slices=tuple(unseen), changed=changed
+    )
 
 
 def changed_slices(view: LedgerView, publication: Publication) -> tuple[str, ...]:
@@ -240,12 +244,47 @@ def _held(view: LedgerView, request: Request) -> PublicationAttempt | None:
     if not stopping:
         return None
     stopping.sort(key=lambda run: run.result.slice.start_ms)
-    named = "; ".join(describe_stop(run) for run in stopping[:MAX_NAMED])
-    more = f"; and {len(stopping) - MAX_NAMED} more" if len(stopping) > MAX_NAMED else ""
-    can_waive = all(run.verdict is Verdict.FAIL for run in stopping)
-    advice = f"{waiver_advice(stopping)}, or correct and run again" if can_waive else _NO_WAIVER
-    why = f"held by {named}{more}. What readers see has not changed; {advice}"
-    return _refused(request, why, stopped_by=tuple(run.result.slice.slice_id for run in stopping))
+    return _refused(request, held_by(stopping), stopped_by=tuple(run.result.slice.slice_id for run in stopping))
+
+
+def of_other_suite(work: RequestContext, view: LedgerView, request: Request) -> tuple[tuple[str, ...], str]:
+    """Return the slices whose runs were checked by another suite than a rerun would have, and why they are refused.
+
+    The suite in force is that of the pipeline file, or of the stored spec of the request if the file has another spec.
+    A file without `quality` has none. Runs that readers see already keep the checks that they had, and so do runs of
+    versions of Hindcast that did not record their suite.
+    """
+    judged = {
+        run.result.slice.slice_id: run.checks_fingerprint
+        for run in map(view.run, request.runs.values())
+        if run.checks_fingerprint is not None and not view.is_in_chain(run.result.run_id)
+    }
+    is_same = request.spec_fingerprint == spec_fingerprint(work.pipeline)
+    pipeline = work.pipeline if is_same else stored_pipeline(work.pipeline, request)
+    if not judged or pipeline.quality is None:
+        return (), ""
+    try:
+        now = suite_fingerprint(pipeline)
+    except SpecError as error:
+        return tuple(
+            judged
+        ), f"whether suite {pipeline.quality.suite} has changed since the runs were checked is not known: {error}"
+    slices = tuple(slice_id for slice_id, checked in judged.items() if checked != now)
+    if not slices:
+        return (), ""
+    is_named = request.is_open and not request.is_candidate and request.from_ms is not None
+    again = f" (`hindcast run {work.pipeline.name} --request {request.request_id}`)" if is_named else ""
+    verb = "was" if len(slices) == 1 else "were"
+    return slices, (
+        f"suite {pipeline.quality.suite} has changed since {listed(slices)} {verb} checked. Readers see "
+        f"nothing that it has not checked: run the request again{again}"
+    )
+
+
+def _of_other_suite(work: RequestContext, view: LedgerView, request: Request) -> PublicationAttempt | None:
+    """Refuse runs that another suite has checked than the one in force. There is no slice to decide."""
+    why = of_other_suite(work, view, request)[1]
+    return _refused(request, why) if why else None
 
 
 def _unverified(work: RequestContext, view: LedgerView, request: Request) -> PublicationAttempt | None:

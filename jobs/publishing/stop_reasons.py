@@ -1,7 +1,7 @@
 """Why runs stop the publication of a request, in words."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from expectations import messages
@@ -57,11 +57,37 @@ def _stored(text: str | None) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def waiver_advice(stopping: Sequence[StagedRun]) -> str:
+def held_by(stopping: Sequence[StagedRun]) -> str:
+    """Return which slices stop publication and why, and what a person can do."""
+    return f"held by {_described(stopping)}. What readers see has not changed; {_way_out(stopping)}"
+
+
+def failed_in_sight(failed: Sequence[StagedRun]) -> str:
+    """Return which runs that readers see have failed the checks of a later request, and what a person can do."""
+    which = counted(len(failed), "slice")
+    return f"readers see {which} with failed checks: {_described(failed)}. They stay published; {_way_out(failed)}"
+
+
+def what_to_do(verdicts: Iterable[Verdict]) -> str:
+    """Return what a message on held slices tells a person to do, as a sentence without its full stop."""
+    if all(verdict is Verdict.FAIL for verdict in verdicts):
+        return "Look at the slices. Then waive them with a reason, or correct the log and run again"
+    return "Look at the slices. A check that itself failed cannot be waived: correct its cause and run again"
+
+
+def _described(runs: Sequence[StagedRun]) -> str:
+    more = f"; and {len(runs) - MAX_NAMED} more" if len(runs) > MAX_NAMED else ""
+    return f"{'; '.join(describe_stop(run) for run in runs[:MAX_NAMED])}{more}"
+
+
+def _way_out(stopping: Sequence[StagedRun]) -> str:
     """Return the command that waives failed runs. It names the runs, so a run that is staged later is not waived."""
+    if any(run.verdict is not Verdict.FAIL for run in stopping):
+        return "an error cannot be waived; run again"
     each = [f"{run.result.slice.slice_id} --run {run.result.run_id[:SHOWN_DIGITS]}" for run in stopping[:MAX_NAMED]]
     more = f", and {len(stopping) - MAX_NAMED} more" if len(stopping) > MAX_NAMED else ""
-    return f"let a slice pass with `hindcast waive PIPELINE SLICE --run RUN --reason …` ({', '.join(each)}{more})"
+    command = f"`hindcast waive PIPELINE SLICE --run RUN --reason …` ({', '.join(each)}{more})"
+    return f"let a slice pass with {command}, or correct and run again"
 
 
 def listed(names: Sequence[str]) -> str:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from jobs.ledger.events import EventKind, LedgerEvent, slice_columns
 from jobs.ledger.provenance import decision_details
-from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
+from jobs.ledger.tally import Standing, standing_of
+from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState, StagedRun
 from jobs.pipeline.slices import slice_of_id
 from jobs.plain_text import counted, shortened
 from jobs.planning.request_context import RequestContext
@@ -59,7 +60,7 @@ def waive_all(
         work: the context of the pipeline.
         waivers: the runs, each with a reason.
         by: the person and what they saw.
-        request_id: the request that has the runs. None: any open request.
+        request_id: the request that has the runs. None: any open or rolled back request, or the runs that readers see.
         all_of_it: refuse if another failed run would still stop the publication of the request.
 
     Raises:
@@ -92,8 +93,8 @@ def waive_events(
 
     Raises:
         OutdatedDecision: the request, or without `request_id` a run, is not as the person saw it.
-        RequestError: a reason is empty; a slice is named twice; no open request has a run; several runs have the first
-            digits of an id; or a run did not fail. A run whose checks broke cannot be waived.
+        RequestError: a reason is empty; a slice is named twice; no run of a slice waits for a decision; several runs
+            have the first digits of an id; or a run did not fail. A run whose checks broke cannot be waived.
     """
     if by.decision_id in view.decisions:
         return []
@@ -101,7 +102,8 @@ def waive_events(
         raise RequestError("no slice is chosen; choose the failed slices that may pass, each with a reason")
     if request_id is not None:
         check_seen_request(view, request_id, by)
-        open_request_of(work, view, request_id)
+        if not _is_rolled_back(view.requests.get(request_id)):  # a person may publish it again
+            open_request_of(work, view, request_id)
     seen: set[str] = set()
     events = []
     for waiver in waivers:
@@ -115,7 +117,7 @@ def waive_events(
 
 
 def runs_to_examine(work: RequestContext, view: LedgerView, slice_id: str) -> tuple[StagedRun, ...]:
-    """Return the failed runs of a slice that a waiver could name. The run of the newest request is the last one.
+    """Return the failed runs of a slice that a waiver could name. That of the newest open request is the last one.
 
     Raises:
         RequestError: there is no such run; the message tells why.
@@ -140,10 +142,10 @@ def _waived_event(
         raise RequestError(obstacle)
     if request_id is None:
         check_seen_run(view, run.result.run_id, by)
-    having = [request.request_id for request in view.open_requests() if run.result.run_id in request.runs.values()]
+    request = None if request_id is not None else request_to_publish(view, run)
     return LedgerEvent(
         kind=EventKind.WAIVED,
-        request_id=request_id or having[-1],
+        request_id=request_id or (_shown_by(view, run) if request is None else request.request_id),
         **slice_columns(chosen),
         run_id=run.result.run_id,
         attempt_id=run.result.attempt_id,
@@ -153,16 +155,44 @@ def _waived_event(
     )
 
 
+def request_to_publish(view: LedgerView, run: StagedRun) -> Request | None:
+    """Return the request to publish after the waiver of its run; None if readers see the run.
+
+    An open request comes before a rolled back one, a candidate after the others, and a newer one before an older one.
+    """
+    run_id = run.result.run_id
+    having = [request for request in view.open_requests() if run_id in request.runs.values()]
+    if not having and view.published.get(run.result.slice.slice_id) != run_id:
+        having = [each for each in view.requests.values() if _is_rolled_back(each) and run_id in each.runs.values()]
+    return max(having, key=lambda request: (not request.is_candidate, request.opened_seq), default=None)
+
+
+def _shown_by(view: LedgerView, run: StagedRun) -> str:
+    """Return the request whose publication shows a run to readers."""
+    slice_id, run_id = run.result.slice.slice_id, run.result.run_id
+    shown = (past.request_id for past in reversed(view.standing) if past.changes.get(slice_id) == run_id)
+    return next(shown, None) or run.request_id
+
+
+def _is_rolled_back(request: Request | None) -> bool:
+    return request is not None and request.state is RequestState.ROLLED_BACK
+
+
 def _staged_runs(work: RequestContext, view: LedgerView, slice_: Slice, *, request_id: str | None) -> list[str]:
     """Return the ids of the runs of a slice that open requests have. That of the newest request is the last one.
+
+    Before them are the failed runs without a waiver that readers see, or that a rolled back request has.
 
     Raises:
         RequestError: there is none.
     """
+    having = [request for request in view.requests.values() if slice_.slice_id in request.runs]
+    having = [request for request in having if request_id in {None, request.request_id}]
+    shown = view.published.get(slice_.slice_id) if request_id is None else None
+    undecided = [shown or "", *(request.runs[slice_.slice_id] for request in having if _is_rolled_back(request))]
     staged = [
-        request.runs[slice_.slice_id]
-        for request in view.open_requests()
-        if slice_.slice_id in request.runs and request_id in {None, request.request_id}
+        *(run_id for run_id in undecided if (run := view.runs.get(run_id)) and standing_of(run) is Standing.FAILED),
+        *(request.runs[slice_.slice_id] for request in having if request.is_open),
     ]
     if not staged:
         state = "is published" if view.published_run(slice_.slice_id) else "has no run"

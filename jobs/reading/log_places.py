@@ -9,15 +9,18 @@ from jobs.lake.lake import Lake
 from jobs.lake.log_version import LogPlace
 from jobs.pipeline.models.log import LogFormat, PartitionType
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.storage import file_system, is_remote, is_s3
+from jobs.pipeline.models.upstream import is_log_table
+from jobs.storage import file_system, is_remote, is_s3, names_in
 from windowlib.errors import SpecError
+from windowlib.records.tables import LEDGER, QUALITY_RESULTS, STATE_TABLES, TALLIES, WATERMARKS
 
 
 def log_place(lake: Lake, pipeline: Pipeline) -> LogPlace:
     """Return the event log of a pipeline.
 
     Raises:
-        SpecError: as for `Lake.event_log`, or the tables of the pipeline would be among the files of the log.
+        SpecError: as for `Lake.event_log` and `refuse_own_table`, or the tables of the pipeline would be among the
+            files of the log.
     """
     log = pipeline.log
     if log.pipeline is not None:
@@ -25,6 +28,7 @@ def log_place(lake: Lake, pipeline: Pipeline) -> LogPlace:
 
         return UpstreamPlace(lake=lake, pipeline=pipeline)
     uri = lake.event_log(pipeline)
+    refuse_own_table(uri, f"{pipeline.source}: log.table")
     problem = tables_in_log(lake, pipeline)
     if log.format != "delta" and problem is not None:
         raise SpecError(problem)
@@ -57,6 +61,23 @@ def tables_in_log(lake: Lake, pipeline: Pipeline) -> str | None:
 def holds_ledger(lake: Lake, name: str, uri: str) -> bool:
     """Return whether a pipeline of this name would write its tables below a log."""
     return f"{lake.ledger(name)}/".startswith(f"{uri.rstrip('/')}/")
+
+
+def refuse_own_table(uri: str, what: str) -> None:
+    """Refuse a table of a pipeline of Hindcast: it has rows that readers do not see, such as those of candidates.
+
+    Raises:
+        SpecError: the place is such a table. The message begins with `what`.
+    """
+    parent, _, table = uri.rstrip("/").rpartition("/")
+    is_own = table in {LEDGER, TALLIES, QUALITY_RESULTS, WATERMARKS, *STATE_TABLES} or is_log_table(table)
+    if is_own and names_in(f"{parent}/{LEDGER}/_delta_log"):
+        pipeline = parent.rpartition("/")[2]
+        raise SpecError(
+            f"{what}: {uri} is a table of the pipeline {pipeline}, with rows of all its runs, also of those that "
+            f"readers do not see; write `log: {{pipeline: {pipeline}}}`, whose records are what it has published "
+            "(docs/how-to/chain.md)"
+        )
 
 
 def place_at(uri: str, log_format: LogFormat, *, partitions: Mapping[str, PartitionType] | None = None) -> LogPlace:

@@ -4,7 +4,7 @@ A table is used by several specs in turn and also has the columns of the other o
 the content and their order, and the stored table gives their types.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from jobs.lake.damage import ADVICE
@@ -40,6 +40,12 @@ def spec_of(view: LedgerView, run: StagedRun) -> Pipeline:
 @lru_cache(maxsize=64)
 def _parsed(text: str) -> Pipeline:
     return pipeline_from_json(text, source="the spec of a request in the ledger")
+
+
+def written_tables(runs: Sequence[StagedRun]) -> list[str]:
+    """Return the tables that have rows of some runs, or may have."""
+    digested = {name for run in runs for name in (*run.result.digests, *run.result.checkpoint.stored_digests)}
+    return [*sorted(digested), *((tables.TALLIES, tables.QUALITY_RESULTS) if runs else ())]
 
 
 def stored_table(pipeline: Pipeline, name: str, columns: Columns, *, log: Callable[[], Columns]) -> Table:

@@ -22,6 +22,7 @@ from jobs.ledger.view import LedgerView, StagedRun
 from jobs.plain_text import counted
 from jobs.reading.id_sums import add_sums
 from jobs.reading.stored_rows import IDS, Finding, StoredRuns, run_attempt
+from jobs.reading.stored_tables import written_tables
 from jobs.runs import SHOWN_DIGITS, Slice
 from windowlib.columnar.row_identity import RowIdentity
 from windowlib.errors import HindcastError
@@ -125,7 +126,7 @@ def verify(
     stored = StoredRuns(lake, pipeline, view, None)
     findings = [*_without_rows(view, wanted), *(finding for run in runs for finding in _state(run))]
     rows, parts = 0, _other_parts(view, wanted)
-    for table in _tables([*runs, *parts]):
+    for table in written_tables([*runs, *parts]):
         kept = [run for run in runs if not (table in STATE_TABLES and run_attempt(run) in view.removed_checkpoints)]
         kept += parts if table in STATE_TABLES else []
         count, wrong = _compared(stored, table, kept, at_once=rows_at_once) if kept else (0, [])
@@ -184,11 +185,6 @@ def _compared_in_batches(
         count += batch.num_rows
         wrong = wrong or [*islice(written.content_findings(pa.Table.from_batches([batch])), 1)]
     return count, [*written.sum_findings(sums), *wrong]
-
-
-def _tables(runs: Sequence[StagedRun]) -> list[str]:
-    digested = {name for run in runs for name in (*run.result.digests, *run.result.checkpoint.stored_digests)}
-    return [*sorted(digested), *((tables.TALLIES, tables.QUALITY_RESULTS) if runs else ())]
 
 
 def _without_rows(view: LedgerView, span: Span) -> Iterator[Finding]:

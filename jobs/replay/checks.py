@@ -10,11 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from expectations import messages
-from expectations.loader import check_suite_file, resolve_suite, suite_directory
-from expectations.suites import LATE_RECORDS, RUN, SEVERITIES, WINDOW_OUTPUTS, SuiteFile, severity_rank
+from expectations.suites import RUN, SEVERITIES, SuiteFile, severity_rank
 from jobs.runs import LAWS, VERDICTS, CheckResult, Counts, Verdict, by_fate
 from windowlib.errors import InvariantBroken, SpecError
-from windowlib.records import tables
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,29 +20,8 @@ if TYPE_CHECKING:
     from expectations.confirming import Confirm
     from expectations.outcomes import Outcome
     from expectations.slices import SlicedTable
-    from jobs.pipeline.models.pipeline import Pipeline
 
 CRITICAL = "critical"
-
-
-def load_checks(pipeline: "Pipeline") -> SuiteFile | None:
-    """Return the suites of a pipeline, or None if it has no `quality`. Checks their columns against the tables.
-
-    Raises:
-        SpecError: the suite file is wrong; names the place, what was found and what is allowed.
-    """
-    if pipeline.quality is None:
-        return None
-    suite_file = resolve_suite(pipeline.quality.suite, root=suite_directory(pipeline.functions_dir))
-    return check_suite_file(suite_file, columns=checked_columns(pipeline))
-
-
-def checked_columns(pipeline: "Pipeline") -> dict[str, tuple[str, ...]]:
-    """Return the stored columns of the tables that a suite of this pipeline may check, without those of `run`."""
-    outputs = tables.window_outputs(
-        dict.fromkeys(pipeline.log.key_columns, "string"), dict.fromkeys(pipeline.output_columns, "bigint")
-    )
-    return {table.name: tuple(table.stored_columns()) for table in (outputs, tables.late_records("string"))}
 
 
 def prepare_checks(suites: SuiteFile | None, schemas: "Mapping[str, pa.Schema]", *, confirm: "Confirm") -> None:
@@ -56,11 +33,14 @@ def prepare_checks(suites: SuiteFile | None, schemas: "Mapping[str, pa.Schema]",
         confirm: the results of compiled checks that Great Expectations confirms. If it confirms all, it runs all.
 
     Raises:
-        SpecError: Great Expectations refuses a suite.
+        SpecError: Great Expectations refuses a suite, or a check does not fit the types of its columns.
     """
+    from expectations.compiled.misfits import refuse_misfits
     from expectations.slices import needs_great_expectations
 
     for suite in suites or ():
+        if suite.table in schemas:
+            refuse_misfits(suite, schemas[suite.table])
         if confirm == "all" or suite.table not in schemas or needs_great_expectations(suite, schemas[suite.table]):
             from expectations.runner import prepare
 
@@ -206,9 +186,3 @@ def _message(column: str | None, outcome: "Outcome") -> str:
     observed, arguments = json.loads(outcome.observed), json.loads(outcome.arguments)
     finding = messages.finding(column, observed, check=outcome.check, arguments=arguments)
     return f"{wanted}: found {finding}. {outcome.description}".rstrip()
-
-
-__all__ = [
-    "LATE_RECORDS", "RUN", "WINDOW_OUTPUTS", "checked_columns", "conservation", "load_checks", "prepare_checks",
-    "quality_rows", "run_checks", "verdict",
-]  # fmt: skip

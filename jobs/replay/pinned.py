@@ -10,8 +10,8 @@ from jobs.lake.direct_reading import DirectReading, direct_reading
 from jobs.lake.event_log import PinnedLog
 from jobs.lake.store import check_columns
 from jobs.planning.log_pin import pin_input
+from jobs.planning.suites import load_checks
 from jobs.replay.checkpoint_check import CheckpointCheck, StoredState
-from jobs.replay.checks import load_checks
 from jobs.replay.chunk.bucket_plan import ChunkTables, chunk_tables
 from jobs.replay.chunk.record_columns import stored_records
 from jobs.replay.chunk.time_steps import time_before
@@ -181,7 +181,8 @@ def pin(order: ReplayOrder, *, sizes: Sizes = SIZES, cores: int = 0) -> Pinned:
         pipeline, log, stored_records=stored_records(uri, is_distinct=pipeline.log.distinct is not None)
     )
     suites = load_checks(pipeline)
-    for table in () if before is None else tables.stored:  # a state of other types would look damaged
+    # A state of other types would look damaged, and a table must not get columns of a spec that is refused.
+    for table in tables.stored:
         check_columns(uri(table.name), table)
     checkpoint = None if before is None else CheckpointCheck(before, uri, tables.stored, sizes.content_rows)
     pinned = Pinned(

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from expectations.suites import RUN, TABLES
@@ -25,6 +26,8 @@ from jobs.replay.stage_times import stage
 from jobs.replay.written import write
 from jobs.runs import RunResult
 from jobs.spark.lazy_session import LazySession
+from jobs.storage import is_remote
+from windowlib.errors import RequestError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,6 +52,7 @@ def replay_chunk(session: LazySession, order: ReplayOrder, *, sizes: Sizes = SIZ
 
     Raises:
         LogError, SpecError, CheckpointError: before anything is written.
+        RequestError: a cluster is to replay a lake or a log with a relative path.
         AuditError: an equation does not close, or a shuffle file is damaged; the attempt is void.
     """
     with opening_tables_once(), giving_memory_back():
@@ -57,6 +61,7 @@ def replay_chunk(session: LazySession, order: ReplayOrder, *, sizes: Sizes = SIZ
 
 def _steps(session: LazySession, order: ReplayOrder, *, sizes: Sizes) -> list[RunResult]:
     started = time.monotonic()
+    _check_places(session, order)
     with explained(order.pipeline):
         with stage("pin"):
             pinned = pin(order, sizes=sizes, cores=session.cores if session.is_local else 0)
@@ -79,6 +84,16 @@ def _steps(session: LazySession, order: ReplayOrder, *, sizes: Sizes) -> list[Ru
             checked = check(audited, seconds=time.monotonic() - started)
         closed.result()
     return checked
+
+
+def _check_places(session: LazySession, order: ReplayOrder) -> None:
+    """Raise if other machines would look for the lake or the log below their own directory."""
+    for place in () if session.is_local else (order.lake.root, order.lake.event_log(order.pipeline)):
+        if not is_remote(place) and not Path(place).is_absolute():
+            raise RequestError(
+                f"{place} is a relative path, and workers of a Spark cluster have directories of their own: name the "
+                "absolute path, which has to be the same on all machines, or a URI"
+            )
 
 
 @contextmanager

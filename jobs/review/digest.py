@@ -76,8 +76,8 @@ class Digest:
     def subject(self) -> str:
         """The digest in a few words."""
         groups = (
-            (self.published, "published"), (self.restated, "restated"), (self.held, "held"),
-            (self.unarrived, "waiting"), (self.empty, "empty"), (self.changed, "changed"),
+            (self.published, "published"), (self.restated, "restated"), (self.withdrawn, "taken back"),
+            (self.held, "held"), (self.unarrived, "waiting"), (self.empty, "empty"), (self.changed, "changed"),
         )  # fmt: skip
         words = [f"{len(slices):,} {name}" for slices, name in groups if slices]
         words += [f"{counted(len(self.left_out), 'gap')} before the head"] if self.left_out else []

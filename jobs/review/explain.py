@@ -297,7 +297,7 @@ def _from_log(
 
 def _windows_text(windows: RecordWindows, *, last: str) -> str:
     """Return the windows after the slice `last` in words; empty without any."""
-    taken = [f"{bounds} by {heir or 'a window that is gone'}" for bounds, heir in windows.superseded.items()]
+    taken = [f"{bounds} by {heir or 'nothing that readers see'}" for bounds, heir in windows.superseded.items()]
     parts = (
         ("fired", windows.fired),
         ("fired and {} superseded now", taken),

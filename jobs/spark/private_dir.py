@@ -12,18 +12,29 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
+from windowlib.errors import StoreError
+
 PREFIX = "hindcast-spark-"
 _LOCK, _LOCK_HALF = "lock", "lock.half"
 
 
 @cache
 def private_directory() -> Path:
-    """Return the directory of this process, below SPARK_LOCAL_DIRS or the temporary directory. Created at first use."""
-    # Spark prefers this variable to `spark.local.dir`. Here it only chooses the parent directory.
-    chosen = os.environ.pop("SPARK_LOCAL_DIRS", "").partition(",")[0] or tempfile.gettempdir()
-    root = Path(chosen)
+    """Return the directory of this process, below SPARK_LOCAL_DIRS or the temporary directory. Created at first use.
+
+    Raises:
+        StoreError: no directory can be made there.
+    """
+    root = Path(os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0] or tempfile.gettempdir())
     remove_left_over(root)
-    directory = Path(tempfile.mkdtemp(prefix=PREFIX, dir=root))
+    try:
+        directory = Path(tempfile.mkdtemp(prefix=PREFIX, dir=root))
+    except OSError as error:
+        raise StoreError(
+            f"no directory can be made in {root}: {error.strerror}. Name another one with SPARK_LOCAL_DIRS, or TMPDIR"
+        ) from error
+    # Spark prefers this variable to `spark.local.dir`. Here it only chooses the parent directory.
+    os.environ.pop("SPARK_LOCAL_DIRS", None)
     descriptor = os.open(directory / _LOCK_HALF, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # held until this process ends
     (directory / _LOCK_HALF).rename(directory / _LOCK)

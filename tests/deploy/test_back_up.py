@@ -80,3 +80,30 @@ def test_a_target_with_files_and_a_lake_that_is_missing_are_refused(tmp_path: Pa
     assert (done.returncode, "is not empty" in done.stderr) == (1, True)
     assert _run(tmp_path / "nowhere", tmp_path / "new").returncode == 2
     assert not (tmp_path / "new").exists()
+
+
+def test_what_is_behind_a_link_is_copied_and_a_link_without_a_target_is_refused(tmp_path: Path) -> None:
+    lake = _lake(tmp_path / "lake", *FILES)
+    shutil.move(lake / "p" / "window_outputs", tmp_path / "disk")
+    (lake / "p" / "window_outputs").symlink_to(tmp_path / "disk")
+    assert _run(lake, tmp_path / "copy").returncode == 0
+    assert all((tmp_path / "copy" / name).read_text(encoding="utf-8") == name for name in FILES)
+    shutil.rmtree(tmp_path / "disk")
+    done = _run(lake, tmp_path / "second")
+    assert (done.returncode, "no target:\n./p/window_outputs" in done.stderr) == (1, True)
+
+
+@pytest.mark.parametrize(("message", "status"), [("Permission denied", 1), ("No such file or directory", 0)])
+def test_a_file_that_cannot_be_read_is_an_error_and_one_that_has_gone_is_not(
+    tmp_path: Path, message: str, status: int
+) -> None:
+    """GNU tar has one option for both."""
+    lake, tar = _lake(tmp_path / "lake", *FILES), tmp_path / "bin" / "tar"
+    tar.parent.mkdir()
+    tar.write_text(
+        f'#!/bin/bash -e\nif [[ $1 == --create ]]; then echo "tar: ./x: Warning: Cannot open: {message}" >&2; fi\n'
+        f'exec {shutil.which("tar")} "$@"\n'
+    )
+    tar.chmod(0o755)
+    done = _run(lake, tmp_path / "copy", environ=os.environ | {"PATH": f"{tar.parent}:{os.environ['PATH']}"})
+    assert (done.returncode, "the copy lacks these files" in done.stderr) == (status, bool(status))

@@ -26,7 +26,7 @@ from tests.support.places import ROOT
 TEXT = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
 SECRETS = {setting.name for setting in make_env.SETTINGS if setting.secret is not None}
 PLAIN = {setting.name: setting.default for setting in make_env.SETTINGS if setting.secret is None}
-STORAGE = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "ROOT_ACCESS_KEY", "ROOT_SECRET_KEY"}
+STORAGE = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "ROOT_ACCESS_KEY", "ROOT_SECRET_KEY"}
 """Empty unless the lake is in object storage."""
 OURS = {"airflow-init", *container.PARTS}
 
@@ -46,7 +46,8 @@ def test_the_parts_are_all_there(services: dict[str, dict[str, Any]]) -> None:
 def test_every_secret_is_required_and_none_has_a_default() -> None:
     demanded = set(re.findall(r"\$\{(\w+):\?[^}]+\}", TEXT))
     assert demanded == SECRETS
-    assert dict(re.findall(r"\$\{(\w+):-([^}]*)\}", TEXT)) == PLAIN
+    defaults = dict(re.findall(r"\$\{(\w+):-((?:[^{}]|\$\{[^}]*\})*)\}", TEXT))
+    assert defaults == PLAIN | {"AIRFLOW_BASE_URL": "http://127.0.0.1:${AIRFLOW_PORT:-8080}"}
     assert not re.findall(r"\$\{\w+\}|(?<!\$)\$\w+", TEXT), "a variable that may be empty without anybody noticing"
 
 

@@ -14,12 +14,13 @@ import pyarrow as pa
 import pytest
 
 from expectations import slices
+from expectations.arguments import MAX_REPEAT
 from expectations.arrow_slices import ArrowSlices
 from expectations.catalogue import ADMITTED
 from expectations.compiled import row_checks
 from expectations.compiled.columns import Column, Kind, Rows, kind_of
 from expectations.compiled.compiler import compile_check
-from expectations.compiled.regexes import MAX_REPEAT, translate
+from expectations.compiled.regexes import translate
 from expectations.loader import load_suite_file
 from expectations.suites import Check, Suite
 from tests.support.fuzzing import seeds

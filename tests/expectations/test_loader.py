@@ -158,7 +158,14 @@ REFUSALS: dict[str, tuple[object, list[str]]] = {
             ["regex = ", reason],
         )
         for regex, reason in {
-            "a{4294967296}": "the repetition number is too large",
+            "^.{1,2000}$": "has a count above 1,000, which RE2 refuses; use expect_column_value_lengths_to_be_between",
+            "a{" + "9" * 5_000 + "}": "has a count above 1,000",
+            "^[[:upper:]]{3}$": "has a POSIX class, which Python reads as single characters; write [0-9]",
+            "[^x[:digit:]]": "has a POSIX class",
+            "a{,2}$": "has {,n}, which RE2 reads as a text; write {0,n}",
+            "(?ix) a": "has the flag x, which RE2 refuses",
+            "(?#c)a": "has a comment, which RE2 refuses",
+            r"\é": "escapes a character that is not ASCII",
             "(" * 3_000 + ")" * 3_000: "has more than 100 opening brackets",
         }.items()
     },
@@ -175,6 +182,23 @@ REFUSALS: dict[str, tuple[object, list[str]]] = {
         ["'invalid_shar'", "did you mean invalid_share"],
     ),
 }
+
+
+def test_regular_expressions_that_every_engine_reads_alike_are_accepted() -> None:
+    alike = [
+        r"\{,2}",
+        "[{,2}]",
+        "[:a]",
+        r"\[[:a:]",
+        "a{2,}",
+        "a{0,1000}",
+        "[(?#]",
+        r"\(?x",
+        r"\\é",
+        "(?i)x",
+        "(?:x)",
+    ]
+    assert [pattern for pattern in alike if arguments.regex(pattern)] == []
 
 
 @pytest.mark.parametrize("case", REFUSALS)

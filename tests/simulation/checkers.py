@@ -16,7 +16,9 @@ from jobs.ledger.leases import Lease, is_held
 from jobs.ledger.projection import Projection
 from jobs.ledger.view import LedgerView, RequestKind
 from jobs.planning.request_context import covers
-from jobs.runs import EMPTY_STATE
+from jobs.reading.published import published_runs
+from jobs.reading.stored_rows import run_attempt
+from jobs.runs import EMPTY_STATE, Verdict
 from tests.simulation.actors import Actor
 from tests.simulation.world import SLICES, World, judged_by_hash
 
@@ -45,6 +47,7 @@ class Observer:
     published_at: list[dict[str, str]] = field(default_factory=lambda: [{}])  # version -> what readers see
     commits: set[str] = field(default_factory=set)
     staged: set[tuple[str, str]] = field(default_factory=set)  # (attempt, slice)
+    waived: set[str] = field(default_factory=set)  # runs with a waiver that no cancellation or rollback has ended
     started_by: dict[str, int] = field(default_factory=dict)  # attempt -> pid
     written: Counter[str] = field(default_factory=Counter)  # kind of event -> commits with such events
 
@@ -60,6 +63,7 @@ class Observer:
             published_at=list(self.published_at),
             commits=set(self.commits),
             staged=set(self.staged),
+            waived=set(self.waived),
             started_by=dict(self.started_by),
         )
 
@@ -153,8 +157,19 @@ def readers_see_a_chain(commit: Commit) -> None:
 
 
 def only_passed_or_waived_runs_are_published(commit: Commit) -> None:
+    waived, before = commit.observer.waived, commit.before
+    waived.update(str(event.run_id) for event in commit.of(EventKind.WAIVED))
+    for event in commit.of(EventKind.CLOSED):
+        if event.details.get("decision"):
+            runs = set(before.requests[str(event.request_id)].runs.values())
+            waived.difference_update(runs - set(before.published.values()))
+    for event in commit.of(EventKind.ROLLED_BACK):
+        waived.discard(before.published[str(event.slice_id)])
+        waived.update(filter(None, [event.run_id]))  # readers see it again, by an earlier publication
     for event in commit.of(EventKind.PUBLISHED):
-        assert commit.view.run(str(event.run_id)).is_publishable, "a failed run is not published"
+        run = commit.view.run(str(event.run_id))
+        assert run.is_publishable, "a failed run is not published"
+        assert run.verdict is not Verdict.FAIL or run.result.run_id in waived, "its waiver has ended"
 
 
 def a_published_run_was_judged(commit: Commit) -> None:
@@ -332,7 +347,7 @@ def a_reader_sees_a_published_state(observer: Observer, view: LedgerView, *, at:
     assert dict(view.published) == published_at(observer, view.version), "readers see a state that nobody published"
     if at is not None and any(run_id in view.removed_runs for run_id in view.published.values()):
         return
-    for slice_id, attempt_id in view.published_pairs():
+    for slice_id, attempt_id in map(run_attempt, published_runs(view)):
         assert (attempt_id, slice_id) in observer.staged, "readers see an attempt that was not staged"
 
 

@@ -208,6 +208,9 @@ DEFECTS = {
     "leases are ignored": Defect(leases_ignored),
     "publish without the chain": Defect(dropped(rules, "_broken_chain"), "readers_see_a_chain", first=206),
     "publish without the checks": Defect(dropped(rules, "_held"), "only_passed_or_waived_runs_are_published"),
+    "a waiver outlives the decision against it": Defect(
+        dropped(Projection, "_end_waivers"), "only_passed_or_waived_runs_are_published", first=20
+    ),
     "publish while another works": Defect(dropped(rules, "_worked_on"), "no_live_request_is_ended", first=65),
     "publish a part": Defect(dropped(rules, "_incomplete"), "a_request_is_published_whole", first=2653),
     "publish in a hold": Defect(dropped(rules, "_rolled_back"), "a_rollback_holds_the_schedule", first=182),

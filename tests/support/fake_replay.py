@@ -25,8 +25,8 @@ from jobs.orchestration.scheduling import Replay, replay
 from jobs.pipeline.files import parse_pipeline
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning.request_context import RequestContext
+from jobs.planning.suites import load_checks
 from jobs.reading.log_places import log_place
-from jobs.replay.checks import load_checks
 from jobs.replay.orders import Replayer, ReplayOrder
 from jobs.runs import EMPTY_STATE, CheckResult, Counts, RunResult, Slice, Verdict
 from windowlib.columnar.arrow import arrow_type

@@ -131,6 +131,30 @@ class KeepsUndeclaredState(Share):
     state = (StateSpec(name="secret", kind="list"),)
 
 
+class SetsTimers(KeyedProcessFunction):
+    """Without windows: sets a timer of both kinds of time for each record, and emits their instants."""
+
+    def process_record(self, record: Record, ctx: KeyContext) -> Iterable[Any]:
+        ctx.register_event_timer((record.timestamp_ms or 0) + HOUR_MS)
+        ctx.register_processing_timer(ctx.processing_time_ms + HOUR_MS)
+        return []
+
+    def on_timer(self, at_ms: int, ctx: KeyContext) -> Iterable[Any]:  # noqa: ARG002
+        return [{"amount": at_ms}]
+
+
+class FireOnClock(Trigger):
+    """Fires an hour of the clock after each record."""
+
+    def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:  # noqa: ARG002
+        at_ms = ctx.processing_time_ms + HOUR_MS
+        ctx.register_processing_timer(at_ms)
+        return CONTINUE
+
+    def on_processing_time(self, at_ms: int, window: Window, ctx: TriggerContext) -> TriggerResult:  # noqa: ARG002
+        return FIRE
+
+
 class NeedsAnArgument(Trigger):
     """Cannot be called without arguments, which is an error."""
 

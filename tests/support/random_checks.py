@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ TYPES: Mapping[str, tuple[pa.DataType, Callable[[random.Random], Any]]] = {
         lambda chance: (START + timedelta(microseconds=chance.randrange(9))).replace(tzinfo=None),
     ),
     "d": (pa.date32(), lambda chance: (START + timedelta(days=chance.randrange(3))).date()),
-    "z": (pa.decimal128(9, 2), lambda chance: None if chance.random() < 0.5 else chance.randrange(9)),
+    "z": (pa.decimal128(9, 2), lambda chance: Decimal(chance.choice([0, 110, 100, 50, 29, -225])).scaleb(-2)),
     "h": (pa.float32(), lambda chance: chance.choice([0.5, -1.0, float("nan"), float("inf")])),
     "o": (pa.binary(), lambda chance: chance.choice([b"", b"\xff", b"a"])),
     "l": (pa.list_(pa.float64()), lambda chance: chance.choice([[], [float("nan")], [None, 1.0]])),
@@ -108,14 +109,14 @@ def _fitting_column(chance: random.Random, kind: str) -> str:
     if "length" in kind or "regex" in kind:
         return chance.choice("su")
     if any(word in kind for word in ("max", "min_to", "mean", "median", "stdev", "sum")):
-        return chance.choice("xynmw")
-    return chance.choice("susxynmwbct")
+        return chance.choice("xynmwz")
+    return chance.choice("susxynmwbctdz")
 
 
 def _bounds(chance: random.Random, kind: str, column: str | None) -> dict[str, Any]:
     low: Any
     high: Any
-    if column in {"t", "v"} and kind == "expect_column_values_to_be_between":
+    if column in {"t", "v", "d"} and kind == "expect_column_values_to_be_between":
         ends = sorted((START + timedelta(minutes=chance.randrange(5))).replace(tzinfo=None) for _ in range(2))
         separator = chance.choice("T ")
         low, high = (end.isoformat(sep=separator) for end in ends)
@@ -130,13 +131,13 @@ def _bounds(chance: random.Random, kind: str, column: str | None) -> dict[str, A
 
 def _fitting_set(chance: random.Random, column: str) -> dict[str, Any]:
     kinds: Mapping[str, list[Any]] = {"s": list(TEXTS), "u": list(TEXTS), "b": [True, False], "c": [True, False]}
-    among = kinds.get(column, [0, 1, 2, 3, 1.5, 5.0])
+    among = kinds.get(column, [0, 1, 2, 3, 1.5, 5.0, 1.1, 0.29])
     return {"value_set": chance.sample(among, chance.randrange(1, len(among) + 1))}
 
 
 def _alike(chance: random.Random, count: int) -> list[str]:
     """Return different columns, often of the same kind."""
-    among = chance.choice(["su", "xy", "nmw", "bc", "tv", "xn", "".join(TYPES)])
+    among = chance.choice(["su", "xy", "nmw", "bc", "tvd", "xnz", "".join(TYPES)])
     chosen = chance.sample(among, min(count, len(among)))
     return chosen if len(chosen) == count else chance.sample(list(TYPES), count)
 
@@ -176,7 +177,7 @@ def random_condition(chance: random.Random, *, depth: int = 2) -> dict[str, Any]
     if chance.random() < 0.3:
         return {"type": "nullity", "column": {"name": column}, "is_null": chance.random() < 0.5}
     symbol = chance.choice(["==", "!=", "<", "<=", ">", ">=", "IN", "NOT_IN"])
-    parameter = chance.choice(TEXTS) if column in "su" else chance.choice([0, 1, 2, 1.5, 2.0, -3])
+    parameter = chance.choice(TEXTS) if column in "su" else chance.choice([0, 1, 2, 1.5, 2.0, -3, 1.1])
     if column in "bc" and symbol in {"==", "!="}:
         parameter = chance.random() < 0.5
     several = [parameter] if chance.random() < 0.5 else [parameter, parameter]

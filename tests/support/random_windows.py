@@ -16,8 +16,10 @@ def random_windows(random: Random) -> Part:
     if random.random() < 0.85:
         windows["trigger"] = random_trigger(random)
     windows["accumulation"] = random.choice(["accumulating", "accumulating", "discarding", "retracting"])
-    windows["leftovers"] = random.choice(["report", "report", "fire"])
-    if "global" not in windows:
+    if "global" in windows:
+        windows["leftovers"] = random.choice(["refuse", "refuse", "report"])
+    else:
+        windows["leftovers"] = random.choice(["report", "report", "fire"])
         windows["time"] = random.choice(["event", "event", "processing"])
         if windows["time"] == "event":
             windows["allowed_lateness"] = random.choice(["0s", "15ms", "200ms"])

@@ -124,6 +124,7 @@ class SimulatedAirflow:
             for name, played in (
                 ("state_of", self.state_of), ("clear_run", self.clear), ("start_run", self.start),
                 ("asset_events", lambda _uris, _since_ms: []), ("wait_for_decisions", lambda *_: None),
+                ("has_succeeded", self.has_succeeded),
             ):  # fmt: skip
                 if hasattr(module, name):
                     patch.setattr(module, name, played)
@@ -149,6 +150,10 @@ class SimulatedAirflow:
     def state_of(self, dag_id: str, run_id: str) -> str | None:
         run = self.find(dag_id, run_id)
         return None if run is None else run.state
+
+    def has_succeeded(self, context: Any, task_id: str) -> bool:  # noqa: ANN401 - a context of Airflow
+        dag_id = context["dag_run"].dag_id
+        return any(run.dag_id == dag_id and run.state == "success" and task_id in run.results for run in self.runs)
 
     def clear(self, dag_id: str, run_id: str) -> None:
         """Clear a whole DAG run: all its tasks run again."""

@@ -54,6 +54,19 @@ def arrow_type(node: Node) -> pa.DataType:
             return pa.map_(arrow_type(node["keyType"]), arrow_type(node["valueType"]))
 
 
+def with_fields(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return a column as a type. The fields of a struct, at any depth, are found by name; other fields are left out.
+
+    Raises:
+        KeyError, pa.ArrowException: the column lacks a field, or has a value that the type cannot hold.
+    """
+    if values.type == kind or not (pa.types.is_struct(kind) and pa.types.is_struct(values.type)):
+        return values.cast(kind)
+    flat = dict(zip((field.name for field in values.type), values.flatten(), strict=True))
+    fields = [with_fields(flat[field.name], field.type) for field in kind]
+    return pa.StructArray.from_arrays(fields, fields=list(kind), mask=values.is_null())
+
+
 def struct_rows(array: pa.Array) -> list[tuple[Any, ...]]:
     """Return the rows of a struct column as tuples of `plain_values` in the order of its fields."""
     if not array.type.num_fields:

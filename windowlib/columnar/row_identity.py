@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from windowlib.columnar.arrow import arrow_type
+from windowlib.columnar.arrow import arrow_type, with_fields
 from windowlib.columnar.hashing import row_hashes
 from windowlib.columnar.positions import holds_positions, ordered_positions
 from windowlib.columnar.xxhash import Numbers, hash_words
@@ -87,7 +87,11 @@ class RowIdentity:
                 `window_state`, all rows of each key. Rows of different checkpoints must have the partition columns.
         """
         content = _with_values(columns, self.table.content)
-        placed = {name: content[name] for name in self._placed if name in content and not _is_empty(columns[name])}
+        placed = {
+            name: _of_spec(content[name], self._kinds[name])
+            for name in self._placed
+            if name in content and not _is_empty(columns[name])
+        }
         if placed:
             apart = [name for name in (*tables.PARTITION_COLUMNS, *self.table.keys) if name in columns]
             content |= ordered_positions(placed, keys=pa.table({name: columns[name] for name in apart}))
@@ -146,6 +150,13 @@ def _with_values(columns: Mapping[str, Column], names: Iterable[str]) -> dict[st
         for name, column in present.items()
         if column.null_count < len(column)
     }
+
+
+def _of_spec(column: Column, kind: pa.DataType) -> Column:
+    """Return a state with the fields of the spec, in their order: its table also has those of other specs."""
+    if column.type == kind or not pa.types.is_struct(kind):
+        return column
+    return with_fields(column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column, kind)
 
 
 def _is_empty(column: Column) -> bool:

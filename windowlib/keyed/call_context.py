@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from windowlib.errors import SpecError
 from windowlib.keyed.state import KeyedState, StateView
@@ -51,13 +51,44 @@ class CallContext:
         self.outputs.append(output)
 
 
+Missing = tuple[tuple[str, str], ...]
+"""What users' functions cannot use in a pipeline: attributes of their contexts, each with the key of the pipeline file
+that it needs."""
+
+NO_CLOCK: Final[Missing] = (
+    ("processing_time_ms", "log.arrival_time"),
+    ("register_processing_timer", "log.arrival_time"),
+)
+NO_WATERMARK: Final[Missing] = (("register_event_timer", "watermark"),)
+
+
+class _Without:
+    """A context that raises a SpecError for the attributes in `missing`: a timer of them would never be due."""
+
+    __slots__ = ("_ctx", "_missing")
+
+    def __init__(self, ctx: object, missing: Missing) -> None:
+        self._ctx = ctx
+        self._missing = dict(missing)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - any attribute of the context
+        if (key := self._missing.get(name)) is not None:
+            raise SpecError(f"a function of yours uses ctx.{name}, which needs {key} in the pipeline file; add it")
+        return getattr(self._ctx, name)
+
+
+def shown_context(ctx: Any, missing: Missing) -> Any:  # noqa: ANN401 - one of the contexts
+    """Return the context that a user's function gets."""
+    return _Without(ctx, missing) if missing else ctx
+
+
 def emitted(results: Iterable[Any] | None) -> Iterator[Any]:
     """Yield copies of the values that a user's function returned. What the function changes later is not in them.
 
     Raises:
         SpecError: the function returned one value in place of a list of values, or None.
     """
-    if results is None or isinstance(results, str | bytes | Mapping):
+    if not isinstance(results, Iterable) or isinstance(results, str | bytes | Mapping):
         raise SpecError(
             f"a function over windows or keys returned {results!r:.100}; it must return a list of the values to emit: "
             "[value] for one, [] for none"

@@ -77,8 +77,9 @@ class Pane(NamedTuple):
     has none of them. Where panes accumulate, the first pane after a purge is 'discarding'. The first pane of a window
     has the mode of the spec.
 
-    `kind` 'superseded' withdraws the last pane of bounds that were merged away. It has no values and a `record_count`
-    of 0, its index is the next one of those bounds, and it comes before any pane of the merged window.
+    `kind` 'superseded' withdraws the last pane of bounds that were merged away, or whose firing had no result where
+    panes accumulate. It has no values and a `record_count` of 0, its index is the next one of those bounds, and it
+    comes before any pane of the merged window. After a firing without a result, the next pane is 'discarding'.
 
     `kind` 'retraction' withdraws one result. It has the values, `record_count`, `pane_index` and
     `nonspeculative_index` of that result. Its `timing` is EARLY or LATE, as the window was before. It is never first.

@@ -18,21 +18,21 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from windowlib.bounds import TimeWindow, Window, wrap_int64
-from windowlib.errors import InvariantBroken
 from windowlib.functions.window_functions import Apply, Whole, WindowFunction, can_merge, process_function
 from windowlib.keyed.key_groups import key_group
 from windowlib.keyed.operator_protocol import Operator, OperatorSpec
 from windowlib.keyed.snapshots import Snapshot
 from windowlib.keyed.timers import KeyGroupRange
 from windowlib.profiles import FLINK, STRICT, EngineFault, Profile
-from windowlib.records.records import Fate, Late, Output, Pane, Record, Stored, Tally, Unassigned, Value
+from windowlib.records.records import Fate, Late, Output, Pane, Record, Tally, Unassigned, Value
 from windowlib.records.tallies import LEFT_OVER, NEVER_FIRED, NEW
 from windowlib.testkit.harness import ClockStep, RecordStep, Step, WatermarkStep, check_resumable, play_step, started
+from windowlib.testkit.laws import WatchedEvictor, WatchedTrigger, expect
 from windowlib.triggers.flink import CountReached
 from windowlib.triggers.protocol import Trigger
 from windowlib.triggers.wrappers import Purging
 from windowlib.windows.assigners import Assigner, DynamicSession, Global, Session, Sliding, Tumbling
-from windowlib.windows.evictors import Evictor, EvictorContext
+from windowlib.windows.evictors import Evictor
 from windowlib.windows.spec import WindowSpec, default_trigger
 
 LIST: Final = Apply(lambda _key, _window, values: [list(values)])
@@ -111,20 +111,9 @@ def _drive(operator: Operator, steps: Sequence[Step]) -> list[Output]:
     outputs: list[Output] = []
     for rank, step in enumerate(steps):
         fate = play_step(operator, step, rank)
-        _expect("a record has one fate", isinstance(fate, Fate), isinstance(step, RecordStep))
+        expect("a record has one fate", isinstance(fate, Fate), isinstance(step, RecordStep))
         outputs += operator.drain()
     return outputs
-
-
-def _expect(law: str, value: object, wanted: object) -> None:
-    if value == wanted:
-        return
-    if isinstance(value, dict) and isinstance(wanted, dict):
-        key = next(key for key in (*wanted, *value) if value.get(key) != wanted.get(key))
-        _expect(f"{law}, at {key!r}", value.get(key), wanted.get(key))
-    if isinstance(value, list) and isinstance(wanted, list):
-        _expect(law, *next((left, other) for left, other in itertools.zip_longest(value, wanted) if left != other))
-    raise InvariantBroken(f"broken law: {law}. Found {value}, expected {wanted}")
 
 
 def _check_looking(spec: OperatorSpec, steps: Sequence[Step], outputs: list[Output]) -> None:
@@ -134,9 +123,9 @@ def _check_looking(spec: OperatorSpec, steps: Sequence[Step], outputs: list[Outp
         first = operator.snapshot()
         operator.next_event_timer_ms()
         operator.next_processing_timer_ms()
-        _expect("two snapshots of one moment are equal", operator.snapshot(), first)
+        expect("two snapshots of one moment are equal", operator.snapshot(), first)
         seen += operator.drain()
-    _expect("taking snapshots does not change the outputs", seen, outputs)
+    expect("taking snapshots does not change the outputs", seen, outputs)
 
 
 def _check_edges(spec: OperatorSpec, steps: Sequence[Step]) -> None:
@@ -151,9 +140,7 @@ def _check_edges(spec: OperatorSpec, steps: Sequence[Step]) -> None:
         )
         closed = _total(tally for term, tally in terms.items() if term != NEW)
         opened = _total([before, terms.get(NEW, _NONE)])
-        _expect(
-            f"edges open before + new = open now + closed, at step {rank} ({step})", opened, _total([after, closed])
-        )
+        expect(f"edges open before + new = open now + closed, at step {rank} ({step})", opened, _total([after, closed]))
         before = after
 
 
@@ -181,10 +168,10 @@ def _check_groups(spec: OperatorSpec, steps: Sequence[Step], outputs: list[Outpu
         joined.windows += rows.windows
         joined.timers += rows.timers
         joined.user_state += rows.user_state
-    _expect("keys do not interact", by_key, _by_key(outputs))
+    expect("keys do not interact", by_key, _by_key(outputs))
     whole = spec.build()
     whole.restore(joined)
-    _expect("the joined states of the key groups equal the state of all", whole.snapshot(), state)
+    expect("the joined states of the key groups equal the state of all", whole.snapshot(), state)
 
 
 def _by_key(outputs: Sequence[Output]) -> dict[Hashable, list[Output]]:
@@ -206,7 +193,7 @@ def _check_leaving_out(spec: OperatorSpec, steps: Sequence[Step], outputs: list[
         if type(step) is not type(after) or _is_awaited(operator, step):
             play_step(operator, step, rank)
             seen += operator.drain()
-    _expect("steps that the operator does not wait for can be left out", _by_key(seen), _by_key(outputs))
+    expect("steps that the operator does not wait for can be left out", _by_key(seen), _by_key(outputs))
 
 
 def _is_awaited(operator: Operator, step: Step) -> bool:
@@ -240,7 +227,8 @@ def check_trigger(
 ) -> None:
     """Check a trigger on all kinds of windows that it supports; on sessions only if `can_merge`.
 
-    Besides the laws of `check_operator`: the trigger keeps memory in `ctx.state` only; `waits_for_end`,
+    Besides the laws of `check_operator`: the trigger keeps memory in `ctx.state` only, and no name of the operator's
+    there (see WatchedTrigger); `waits_for_end`,
     `fires_after_end` and `may_leave_records` hold; no timer of a deleted window is left once both clocks passed it.
 
     Raises:
@@ -269,14 +257,14 @@ def check_assigner(assigner: Assigner, values: Sequence[Value] = (1, 1, 2, 5, 3)
         if isinstance(step, RecordStep):
             windows = assigner.assign(step.record, _AssignerContext())
             others = assigner.assign(step.record._replace(key="another"), _AssignerContext())
-            _expect("windows do not depend on the key", list(others), list(windows))
-            _expect("a record's windows are distinct", len(set(windows)), len(windows))
+            expect("windows do not depend on the key", list(others), list(windows))
+            expect("a record's windows are distinct", len(set(windows)), len(windows))
             if assigner.is_merging:
-                _expect("a merging assigner returns one window", len(windows), 1)
+                expect("a merging assigner returns one window", len(windows), 1)
             empty = [
                 window for window in windows if isinstance(window, TimeWindow) and window.start_ms >= window.end_ms
             ]
-            _expect("a window contains an instant", empty, [])
+            expect("a window contains an instant", empty, [])
 
 
 def check_evictor(evictor: Evictor, values: Sequence[Value] = (1, 1, 2, 5, 3)) -> None:
@@ -288,7 +276,7 @@ def check_evictor(evictor: Evictor, values: Sequence[Value] = (1, 1, 2, 5, 3)) -
         InvariantBroken: a law does not hold; the message names the law.
     """
     for assigner in _ASSIGNERS:
-        spec = _spec(assigner, STRICT, trigger=CountReached(2), evictor=_WatchedEvictor(evictor))
+        spec = _spec(assigner, STRICT, trigger=CountReached(2), evictor=WatchedEvictor(evictor))
         _check_window_spec(spec, typical_steps(values), part=evictor)
 
 
@@ -320,7 +308,7 @@ def _check_window_spec(spec: WindowSpec, steps: Sequence[Step], *, part: object)
         outputs = check_operator(spec, steps)
     except EngineFault:
         return  # the engine itself fails here, so there is nothing to compare
-    _expect("the same steps give the same outputs; memory is kept outside the state", outputs, first)
+    expect("the same steps give the same outputs; memory is kept outside the state", outputs, first)
     panes: dict[tuple[Hashable, Window], list[Pane]] = defaultdict(list)
     for output in outputs:
         if isinstance(output, Pane):
@@ -328,14 +316,15 @@ def _check_window_spec(spec: WindowSpec, steps: Sequence[Step], *, part: object)
     if spec.profile is STRICT and spec.assigner.is_event_time:
         for of_window in panes.values():
             followed = [pane for pane in of_window[:-1] if pane.is_last]
-            _expect("no pane follows a pane that is_last (fires_after_end)", followed, [])
+            expect("no pane follows a pane that is_last (fires_after_end)", followed, [])
     if spec.profile is STRICT and spec.assigner.has_bounds:
-        _expect("no window is open after its cleanup", state.windows, [])
-        _expect("no timer is left after its window's cleanup (clear)", state.timers, [])
+        expect("no window is open after its cleanup", state.windows, [])
+        expect("no timer is left after its window's cleanup (clear)", state.timers, [])
 
 
 def _check_promises(spec: WindowSpec, trigger: Trigger, steps: Sequence[Step]) -> None:
     try:
+        _run(replace(spec, trigger=WatchedTrigger(trigger)), steps)
         outputs, state = _run(spec, steps)
     except EngineFault:
         return
@@ -343,10 +332,10 @@ def _check_promises(spec: WindowSpec, trigger: Trigger, steps: Sequence[Step]) -
     _drive(operator, steps)
     left = {LEFT_OVER, NEVER_FIRED} & operator.take_tallies().keys()
     if not trigger.may_leave_records(is_event_time=spec.assigner.is_event_time) and spec.profile is STRICT:
-        _expect("if may_leave_records returns False, no record is left", left, set())
+        expect("if may_leave_records returns False, no record is left", left, set())
     if trigger.waits_for_end:
         called = replace(spec, trigger=_without_promise(trigger))
-        _expect(
+        expect(
             "waits_for_end: calling on_record for each record changes nothing", _run(called, steps), (outputs, state)
         )
 
@@ -357,25 +346,6 @@ def _without_promise(trigger: Trigger) -> Trigger:
     twin = copy(trigger)
     object.__setattr__(twin, "__class__", kind)  # triggers are frozen
     return twin
-
-
-@dataclass(frozen=True, slots=True)
-class _WatchedEvictor(Evictor):
-    """Checks that the inner evictor returns some of the given records in their order."""
-
-    inner: Evictor
-
-    def keep_before(self, records: Sequence[Stored], window: Window, ctx: EvictorContext) -> Sequence[Stored]:
-        return self._watch(records, self.inner.keep_before(records, window, ctx))
-
-    def keep_after(self, records: Sequence[Stored], window: Window, ctx: EvictorContext) -> Sequence[Stored]:
-        return self._watch(records, self.inner.keep_after(records, window, ctx))
-
-    def _watch(self, records: Sequence[Stored], kept: Sequence[Stored]) -> Sequence[Stored]:
-        positions = {record.position for record in kept}
-        in_order = [record for record in records if record.position in positions]
-        _expect("an evictor keeps some of the records, once each and in their order", list(kept), in_order)
-        return kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,7 +360,7 @@ def _unchanged(part: object) -> Iterator[None]:
     """Check that a part's attributes do not change while it is used."""
     before = _memory(part)
     yield
-    _expect(f"{type(part).__name__} remembers nothing on itself", _memory(part), before)
+    expect(f"{type(part).__name__} remembers nothing on itself", _memory(part), before)
 
 
 def _memory(part: object) -> dict[str, str]:

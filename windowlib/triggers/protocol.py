@@ -51,6 +51,12 @@ FINISHED: Final = "finished"
 HOLD: Final = "hold_ms"
 """The key in `ctx.state` with the hold of a timestamp combiner, which is no state of the trigger."""
 
+TIMEOUT: Final = "timeout_ms"
+"""The key in `ctx.state` with the instant of a time-out around the trigger."""
+
+TIMEOUT_SHARED: Final = "timeout_shared"
+"""The key in `ctx.state` that is set if the inner trigger has a timer at the instant of the time-out, too."""
+
 
 class TriggerContext(Protocol):
     """One open window of one key: what a trigger may read and do."""

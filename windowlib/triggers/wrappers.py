@@ -4,7 +4,6 @@
 # The core needs the standard library only, and Python 3.11's has no typing.override.
 
 from dataclasses import dataclass
-from typing import Final
 
 from windowlib.bounds import Window
 from windowlib.errors import SpecError
@@ -14,6 +13,8 @@ from windowlib.triggers.protocol import (
     FIRE,
     FIRE_AND_PURGE,
     HOLD,
+    TIMEOUT,
+    TIMEOUT_SHARED,
     Trigger,
     TriggerContext,
     TriggerResult,
@@ -44,11 +45,6 @@ class Purging(Wrapping):
         return purging(self.inner.on_processing_time(at_ms, window, ctx))
 
 
-_TIMEOUT: Final = "timeout_ms"
-_SHARED: Final = "timeout_shared"
-"""The key in `ctx.state` that is set if the inner trigger has a timer at the instant of the time-out, too."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessingTimeout(Trigger):
     """Behaves as the inner trigger, and also fires when the clock has advanced by `timeout_ms` since the first record.
@@ -77,10 +73,10 @@ class ProcessingTimeout(Trigger):
             return result
         if self.resets and not keeps_timers:
             _stop_waiting(ctx)
-        if _TIMEOUT not in ctx.state:
-            at_ms = ctx.state[_TIMEOUT] = ctx.profile.add(ctx.processing_time_ms, self.timeout_ms)
+        if TIMEOUT not in ctx.state:
+            at_ms = ctx.state[TIMEOUT] = ctx.profile.add(ctx.processing_time_ms, self.timeout_ms)
             if keeps_timers and ctx.has_processing_timer(at_ms):
-                ctx.state[_SHARED] = True
+                ctx.state[TIMEOUT_SHARED] = True
             ctx.register_processing_timer(at_ms)
         return result
 
@@ -93,7 +89,7 @@ class ProcessingTimeout(Trigger):
         return result
 
     def on_processing_time(self, at_ms: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        is_out = ctx.state.get(_TIMEOUT) == at_ms
+        is_out = ctx.state.get(TIMEOUT) == at_ms
         result = self.inner.on_processing_time(at_ms, window, ctx)
         if is_out or ctx.profile.timeout_adds_to_timers:
             return self._time_out(result, window, ctx)
@@ -136,7 +132,7 @@ class ProcessingTimeout(Trigger):
 
 def _stop_waiting(ctx: TriggerContext) -> None:
     """End the wait, and delete its timer unless the inner trigger has that timer, too."""
-    at_ms = ctx.state.pop(_TIMEOUT, None)
-    is_shared = ctx.state.pop(_SHARED, False)
+    at_ms = ctx.state.pop(TIMEOUT, None)
+    is_shared = ctx.state.pop(TIMEOUT_SHARED, False)
     if at_ms is not None and not is_shared:
         ctx.delete_processing_timer(at_ms)

@@ -14,6 +14,7 @@ from typing import Any
 from windowlib.errors import SpecError
 from windowlib.functions.aggregates import Accumulator, Columns, State
 from windowlib.functions.window_functions import Place, ProcessContext, ProcessFunction, Reduce, UserAggregate
+from windowlib.keyed.call_context import Missing, shown_context
 from windowlib.keyed.process_operator import KeyContext, KeyedProcessFunction, KeyedProcessOperator
 from windowlib.keyed.state import StateSpec
 from windowlib.keyed.state_rules import StateRules
@@ -115,6 +116,7 @@ class DeclaredProcess(ProcessFunction):
     state: tuple[StateSpec, ...] = ()
     window_state: tuple[StateSpec, ...] = ()
     names: tuple[str, ...] = ()
+    missing: Missing = ()
 
     def __post_init__(self) -> None:
         _check_declared(self.inner, self.inner.state, self.state)
@@ -125,10 +127,10 @@ class DeclaredProcess(ProcessFunction):
             contents = [plain_copy(dict(zip(self.names, results, strict=True))) for results in contents]
         else:
             contents = [self.shown(value) for value in contents]
-        return self.inner.process(place, contents, ctx)
+        return self.inner.process(place, contents, shown_context(ctx, self.missing))
 
     def clear(self, place: Place, ctx: ProcessContext) -> None:
-        self.inner.clear(place, ctx)
+        self.inner.clear(place, shown_context(ctx, self.missing))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,15 +139,16 @@ class DeclaredKeyedProcess(KeyedProcessFunction):
 
     inner: KeyedProcessFunction
     state: tuple[StateSpec, ...] = ()
+    missing: Missing = ()
 
     def __post_init__(self) -> None:
         _check_declared(self.inner, self.inner.state, self.state)
 
     def process_record(self, record: Record, ctx: KeyContext) -> Iterable[Any]:
-        return self.inner.process_record(record, ctx)
+        return self.inner.process_record(record, shown_context(ctx, self.missing))
 
     def on_timer(self, at_ms: int, ctx: KeyContext) -> Iterable[Any]:
-        return self.inner.on_timer(at_ms, ctx)
+        return self.inner.on_timer(at_ms, shown_context(ctx, self.missing))
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,7 +90,8 @@ class Firing:
         )
 
     def _fire(self, open_window: OpenWindow, moment: Moment, *, is_finish: bool = False) -> None:
-        """Emit a pane for each value that the function returns."""
+        """Emit a pane for each value that the function returns; without one, withdraw the pane that readers see."""
+        index = open_window.pane_index
         if open_window.pending:
             open_window.settle()
         evictor, is_empty = self._evictor, not open_window.settled_edges[0]
@@ -101,6 +102,8 @@ class Firing:
         if open_window.settled_edges[0] or is_empty or not self._profile.skips_empty_panes:
             results = self._contents.results(open_window, open_window.contents, moment.position)
             self._emit(open_window, results, moment, is_finish=is_finish)
+        if index == open_window.pane_index and index and self._accumulates and not open_window.starts_anew:
+            self._withdraw(open_window, moment.position, is_last=is_finish)
         open_window.fired = open_window.settled_edges
         if evictor is not None:
             self._keep(open_window, evictor.keep_after(open_window.contents, open_window.window, self._runtime))
@@ -177,8 +180,16 @@ class Firing:
             )
         )
 
-    def supersede(self, open_window: OpenWindow, position: Position) -> None:
-        """Withdraw the last pane of a window that was merged away: retract its values, or emit a superseded pane."""
+    def _withdraw(self, open_window: OpenWindow, position: Position, *, is_last: bool) -> None:
+        """Supersede the last pane of a window that stays. The next pane begins anew."""
+        if not self._retracts:
+            self.supersede(open_window, position, is_last=is_last)
+            open_window.pane_index += 1
+            open_window.nonspeculative_count += open_window.is_complete
+            open_window.starts_anew = True
+
+    def supersede(self, open_window: OpenWindow, position: Position, *, is_last: bool = True) -> None:
+        """Withdraw the last pane of a window: retract its values, or emit a superseded pane."""
         if self._retracts:
             self.take_back(open_window, position, is_last=True)
             return
@@ -190,7 +201,7 @@ class Firing:
                 pane_index=open_window.pane_index,
                 timing=LATE_FIRING if open_window.is_complete else EARLY,
                 is_first=False,
-                is_last=True,
+                is_last=is_last,
                 mode=self._mode,
                 kind="superseded",
                 record_count=0,

@@ -8,19 +8,22 @@ Spark sends them to its workers.
 # mypy: disable-error-code="explicit-override"
 # The core needs the standard library only, and Python 3.11's has no typing.override.
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import pairwise
 from math import isfinite
 from typing import Any, Final
 
 from windowlib.bounds import Window, whole_number
 from windowlib.errors import SpecError
+from windowlib.keyed.call_context import Missing, shown_context
 from windowlib.records.plain_json import ATOMS, check_plain, plain_copy
 from windowlib.records.records import Record, Stored, Value
-from windowlib.triggers.protocol import TriggerContext, TriggerResult
+from windowlib.triggers.protocol import FINISHED, HOLD, TIMEOUT, TIMEOUT_SHARED, TriggerContext, TriggerResult
 from windowlib.triggers.wrapping import Wrapping
 from windowlib.windows.evictors import Evictor, EvictorContext
+from windowlib.windows.trigger_states import STARTS_ANEW
 
 Place = int | str
 
@@ -134,25 +137,75 @@ def no_watermark(timestamp_ms: int, columns: Mapping[str, Any]) -> None:
     """Return no watermark. Event time does not advance, so only the clock and counts fire windows."""
 
 
+_OF_USER: Final = "$users"
+"""The key in `ctx.state` with what a user's trigger stores under names that have a meaning outside of it."""
+_NOT_OF_USER: Final = (FINISHED, HOLD, TIMEOUT, TIMEOUT_SHARED, STARTS_ANEW)
+
+
+def _show_users(state: dict[str, Any]) -> dict[str, Any]:
+    """Leave in a trigger state only what the user's trigger stored, and return the rest."""
+    rest: dict[str, Any] = {name: state.pop(name) for name in _NOT_OF_USER if name in state}
+    state.update(state.pop(_OF_USER, {}))
+    return rest
+
+
+def _put_apart(state: dict[str, Any], rest: Mapping[str, Any]) -> None:
+    """Undo `_show_users` after a call of the user's trigger. Raise a SpecError if its state is not plain data."""
+    check_plain(state)
+    users = {name: state.pop(name) for name in (*_NOT_OF_USER, _OF_USER) if name in state}
+    if users:
+        state[_OF_USER] = users
+    state.update(rest)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriggerOnColumns(Wrapping):
-    """A user's trigger that gets some columns of each record as a dict. It must keep plain data in `ctx.state`."""
+    """A user's trigger that gets some columns of each record as a dict. It must keep plain data in `ctx.state`.
+
+    `ctx.state` has only what it stored, under any name. A SpecError is raised if it returns no TriggerResult.
+    """
 
     columns: ColumnsOf
+    missing: Missing = ()
 
     def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:
-        result = self.inner.on_record(record._replace(value=self.columns(record.value)), window, ctx)
-        check_plain(ctx.state)
-        return result
+        shown = record._replace(value=self.columns(record.value))
+        return self._checked(self.inner.on_record, (shown, window), ctx)
 
     def on_event_time(self, at_ms: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        result = self.inner.on_event_time(at_ms, window, ctx)
-        check_plain(ctx.state)
-        return result
+        return self._checked(self.inner.on_event_time, (at_ms, window), ctx)
 
     def on_processing_time(self, at_ms: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        result = self.inner.on_processing_time(at_ms, window, ctx)
-        check_plain(ctx.state)
+        return self._checked(self.inner.on_processing_time, (at_ms, window), ctx)
+
+    def on_merge(self, window: Window, merged: Sequence[TriggerContext], ctx: TriggerContext) -> None:
+        states = [other.state for other in (*merged, ctx)]
+        rests = [_show_users(state) for state in states]
+        *others, own = [shown_context(each, self.missing) for each in (*merged, ctx)]
+        self.inner.on_merge(window, others, own)
+        if any(FINISHED in rest for rest in rests):
+            rests[-1][FINISHED] = True
+        for state, rest in zip(states, rests, strict=True):
+            _put_apart(state, rest)
+
+    def clear(self, window: Window, ctx: TriggerContext) -> None:
+        rest = _show_users(ctx.state)
+        self.inner.clear(window, ctx)
+        _put_apart(ctx.state, rest)
+
+    def _checked(
+        self, call: Callable[..., TriggerResult], arguments: tuple[object, Window], ctx: TriggerContext
+    ) -> TriggerResult:
+        rest = _show_users(ctx.state)
+        result = call(*arguments, shown_context(ctx, self.missing))
+        if not isinstance(result, TriggerResult):
+            raise SpecError(
+                f"{type(self.inner).__name__}.{call.__name__} returned {result!r:.100}; a trigger returns CONTINUE, "
+                "FIRE, PURGE, FIRE_AND_PURGE or FINISH of windowlib"
+            )
+        if result.is_finish:
+            rest[FINISHED] = True
+        _put_apart(ctx.state, rest)
         return result
 
 
@@ -165,22 +218,34 @@ class EvictorOnColumns(Evictor):
 
     inner: Evictor
     columns: ColumnsOf
+    missing: Missing = ()
 
     def keep_before(self, records: Sequence[Stored], window: Window, ctx: EvictorContext) -> Sequence[Stored]:
         """Show the records' columns."""
-        return self._kept(self.inner.keep_before, records, (window, ctx))
+        return self._kept(self.inner.keep_before, records, (window, shown_context(ctx, self.missing)))
 
     def keep_after(self, records: Sequence[Stored], window: Window, ctx: EvictorContext) -> Sequence[Stored]:
         """Show the records' columns."""
-        return self._kept(self.inner.keep_after, records, (window, ctx))
+        return self._kept(self.inner.keep_after, records, (window, shown_context(ctx, self.missing)))
 
     def _kept(self, keep: _Evict, records: Sequence[Stored], where: tuple[Window, EvictorContext]) -> Sequence[Stored]:
         shown = [record._replace(value=self.columns(record.value)) for record in records]
-        whole = {id(shown_record): record for shown_record, record in zip(shown, records, strict=True)}
+        places = {id(record): place for place, record in enumerate(shown)}
+        kept = keep(shown, *where)
+        if not isinstance(kept, Iterable):
+            raise SpecError(
+                f"{type(self.inner).__name__} returned {kept!r:.100}; an evictor returns a list of the records to keep"
+            )
         try:
-            return [whole[id(shown_record)] for shown_record in keep(shown, *where)]
+            kept_places = [places[id(record)] for record in kept]
         except KeyError:
             raise SpecError(
                 f"{type(self.inner).__name__} returned a record that it was not given; return some of the records, "
                 "as they are"
             ) from None
+        if any(place >= later for place, later in pairwise(kept_places)):
+            raise SpecError(
+                f"{type(self.inner).__name__} returned a record twice, or records in another order; return each record "
+                "to keep once, in the order in which they were given"
+            )
+        return [records[place] for place in kept_places]

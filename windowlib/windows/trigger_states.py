@@ -5,15 +5,15 @@ from typing import Any, Final
 
 from windowlib.beam.composite import Composite
 from windowlib.keyed.state_rules import COUNT, FLAG, INSTANT, NUMBER, STATE, fits
-from windowlib.triggers.protocol import FINISHED, HOLD, Trigger
+from windowlib.triggers.protocol import FINISHED, HOLD, TIMEOUT, TIMEOUT_SHARED, Trigger
 
 STARTS_ANEW: Final = "$starts_anew"
 """The name of OpenWindow.starts_anew in a snapshot's `trigger_state`. It is stored only if it is True."""
 _ALLOWED: Final[Mapping[str, str]] = {
     "count": COUNT, "turn": COUNT,
-    "next_firing_ms": INSTANT, "timeout_ms": INSTANT, HOLD: INSTANT, "deadline_ms": INSTANT,
+    "next_firing_ms": INSTANT, TIMEOUT: INSTANT, HOLD: INSTANT, "deadline_ms": INSTANT,
     "last_fired": NUMBER,
-    FINISHED: FLAG, "is_late": FLAG, "timeout_shared": FLAG, "waits_for_end": FLAG,
+    FINISHED: FLAG, "is_late": FLAG, TIMEOUT_SHARED: FLAG, "waits_for_end": FLAG,
     "part": STATE, "inner": STATE, "early": STATE, "late": STATE,
 }  # fmt: skip
 

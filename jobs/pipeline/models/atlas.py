@@ -12,6 +12,7 @@ from windowlib.errors import SpecError
 if TYPE_CHECKING:
     from windowlib.atlas.window_stages import Windows
 
+_PRESERVE: Final = "preserveNullAndEmptyArrays"
 STAGES: Final = ("tumbling_window", "hopping_window", "session_window")
 
 
@@ -42,13 +43,30 @@ class AtlasGrammar(Choice):
         return self
 
     @model_validator(mode="after")
+    def _boolean_of_unwind(self, info: ValidationInfo) -> Self:
+        stages = next(iter(self.stage.values())).get("pipeline", [])
+        unwinds = [stage["$unwind"] for stage in stages if isinstance(stage, Mapping) and "$unwind" in stage]
+        for unwind in unwinds:
+            value = unwind.get(_PRESERVE, False) if isinstance(unwind, Mapping) else False
+            if not isinstance(value, bool) and not is_stored(info):
+                raise ValueError(f"$unwind.{_PRESERVE}: found {value!r}; allowed: true or false")
+        return self
+
+    @model_validator(mode="after")
     def _partition_of_time_out(self, info: ValidationInfo) -> Self:
-        if "partitionIdleTimeout" in self.source and self.partition is None and not is_stored(info):
+        has_time_out = "partitionIdleTimeout" in self.source
+        if has_time_out == (self.partition is not None) or is_stored(info):
+            return self
+        if has_time_out:
             raise ValueError(
                 "source.partitionIdleTimeout needs partition, the column with a record's partition; without it, no "
                 "partition waits for another one"
             )
-        return self
+        raise ValueError(
+            f"partition: found {self.partition!r}; the watermark counts partitions only with "
+            "source.partitionIdleTimeout; leave partition out, or write source: {partitionIdleTimeout: {size: 1, unit: "
+            "hour}}"
+        )
 
     @property
     def stage(self) -> dict[str, Any]:

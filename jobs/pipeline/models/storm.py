@@ -2,12 +2,13 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, model_validator
 
 from jobs.durations import Duration, PositiveDuration, parse_duration
-from jobs.pipeline.models.grammar import Choice, ColumnName, Columns, Count, GrammarModel, not_a_mapping
+from jobs.pipeline.models.grammar import Choice, ColumnName, Columns, Count, GrammarModel, is_stored, not_a_mapping
 from windowlib.bounds import MAX_DURATION_MS
 
+WATERMARK_INTERVAL_MS = 1_000
 _LENGTHS = "{count: 100}, {ms: 5000}, 5s"
 
 
@@ -43,13 +44,14 @@ class StormGrammar(GrammarModel):
     time: Literal["event", "processing"] = "event"
     streams: StormStreams | None = None
     lag_ms: Duration = Field(default=0, alias="lag")
-    watermark_interval_ms: PositiveDuration = Field(default=1_000, alias="watermark_interval")
+    watermark_interval_ms: PositiveDuration = Field(default=WATERMARK_INTERVAL_MS, alias="watermark_interval")
     late: bool = False
     message_timeout_ms: PositiveDuration | None = Field(default=None, alias="message_timeout")
     max_spout_pending: Count | None = None
 
     @model_validator(mode="after")
-    def _event_time_only(self) -> Self:
-        if self.time == "processing" and (self.streams is not None or self.lag_ms or self.late):
-            raise ValueError("time: processing has no watermark; leave out streams, lag and late")
+    def _event_time_only(self, info: ValidationInfo) -> Self:
+        is_usual = self.watermark_interval_ms == WATERMARK_INTERVAL_MS or is_stored(info)
+        if self.time == "processing" and (self.streams is not None or self.lag_ms or self.late or not is_usual):
+            raise ValueError("time: processing has no watermark; leave out streams, lag, late and watermark_interval")
         return self

@@ -1,6 +1,6 @@
 """The `trigger` part of a pipeline file: when a window fires. It is a mapping with one key, and may be nested."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, Strict
 
@@ -8,6 +8,10 @@ from jobs.durations import Duration, PositiveDuration
 from jobs.pipeline.models.grammar import Choice, ColumnName, Count, FunctionGrammar, GrammarModel, Nothing
 
 Clock = Literal["event", "processing"]
+_MAY_FINISH: Final = frozenset({
+    "after_watermark", "any_of", "all_of", "each_of", "or_finally", "after_count", "after_processing_time_ms",
+    "function",
+})  # fmt: skip
 
 
 class ContinuousGrammar(GrammarModel):
@@ -96,6 +100,12 @@ class TriggerGrammar(Choice):
     def whole(self) -> "tuple[TriggerGrammar, ...]":
         """Return this trigger and all triggers inside it, from the outside to the inside."""
         return (self, *(deeper for part in self.parts() for deeper in part.whole()))
+
+    @property
+    def may_finish(self) -> bool:
+        """Whether it may fire for the last time, and drop later records of a window that has no end."""
+        inner = self.timeout.trigger if self.timeout is not None else self.purging
+        return self.kind in _MAY_FINISH if inner is None else inner.may_finish
 
     @property
     def needs_clock(self) -> bool:

@@ -2,7 +2,15 @@
 
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import Field, SerializerFunctionWrapHandler, Strict, field_validator, model_serializer, model_validator
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    Strict,
+    ValidationInfo,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from jobs.durations import Duration, PositiveDuration
 from jobs.pipeline.models.grammar import (
@@ -11,6 +19,7 @@ from jobs.pipeline.models.grammar import (
     FunctionGrammar,
     GrammarModel,
     UnitName,
+    is_stored,
     not_a_mapping,
     only_text,
 )
@@ -117,6 +126,17 @@ class WatermarkGrammar(GrammarModel):
             )
         if self.function is not None and self.kind == "periodic" and self.function.columns is not None:
             raise ValueError("a periodic function gets only the greatest event time; leave out its columns")
+        return self
+
+    @model_validator(mode="after")
+    def _ticks_for_idleness(self, info: ValidationInfo) -> Self:
+        has_idleness = self.sources is not None and self.sources.idle_timeout_ms is not None
+        is_with_record = self.kind in ("punctuated", "column")
+        if is_with_record and self.emit.every_ms is not None and not has_idleness and not is_stored(info):
+            raise ValueError(
+                f"emit: found every; kind: {self.kind} is emitted with the record that has the watermark, and ticks "
+                "are only for sources.idle_timeout; leave emit out"
+            )
         return self
 
     @property

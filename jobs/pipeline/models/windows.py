@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Final, Literal, Self
 
-from pydantic import Field, SerializerFunctionWrapHandler, Strict, model_serializer, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, Strict, ValidationInfo, model_serializer, model_validator
 
 from jobs.durations import Duration, PositiveDuration, SignedDuration, format_duration
 from jobs.pipeline.models.atlas import AtlasGrammar
@@ -15,6 +15,7 @@ from jobs.pipeline.models.grammar import (
     GrammarModel,
     Nothing,
     UnitName,
+    is_stored,
     not_a_mapping,
     only_text,
 )
@@ -186,6 +187,8 @@ class EvictorGrammar(Choice):
 AssignerGrammar = Tumbling | Sliding | Session | DynamicSession | CountWindow | Nothing
 ASSIGNERS: Final = ("tumbling", "sliding", "session", "dynamic_session", "count", "global_")
 FRONT_ENDS: Final = ("storm", "atlas")
+_AT_AN_END: Final = ("never", "end_of_stream", "event_time", "processing_time", "default")
+"""The triggers that fire at the end of a window or of the input, or never."""
 _SETTINGS: Final = (
     "time",
     "trigger",
@@ -234,6 +237,30 @@ class WindowsGrammar(Choice):
         if self.time == "processing" and self.allowed_lateness_ms:
             raise ValueError("with time: processing no record is late; leave out allowed_lateness")
         return self
+
+    @model_validator(mode="after")
+    def _leftovers_at_an_end(self, info: ValidationInfo) -> Self:
+        if self.global_ is None or self.leftovers == "refuse" or is_stored(info):
+            return self
+        can_lose = self.trigger is not None and self.trigger.may_finish
+        if self.leftovers == "fire" or not can_lose:
+            raise ValueError(
+                f"leftovers: found {self.leftovers}; a global window never ends, so it has no leftovers; leave it out"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _fires_without_an_end(self, info: ValidationInfo) -> Self:
+        trigger = self.trigger
+        while trigger is not None and trigger.purging is not None:
+            trigger = trigger.purging
+        if self.global_ is None or is_stored(info) or (trigger is not None and trigger.kind not in _AT_AN_END):
+            return self
+        kind = "no trigger" if trigger is None else trigger.kind
+        raise ValueError(
+            f"trigger: found {kind}; a global window never ends, so it would never fire; write another trigger, such "
+            "as trigger: {count: 100}"
+        )
 
     @property
     def front_end(self) -> str | None:

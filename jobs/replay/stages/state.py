@@ -24,7 +24,7 @@ from jobs.replay.stages.shuffle_files import ShuffleBatch, ShuffleWriter, shuffl
 from jobs.replay.stages.touched_keys import TouchedFilter, reached_keys, reached_timers, with_keys, words_of
 from jobs.replay.tasks import Tasks
 from jobs.runs import CheckpointRef
-from windowlib.columnar.arrow import arrow_type
+from windowlib.columnar.arrow import arrow_type, with_fields
 from windowlib.columnar.restored import damage_in
 from windowlib.columnar.row_identity import RowIdentity
 from windowlib.columnar.watermark_steps import Bools
@@ -321,17 +321,9 @@ def _conformed(rows: pa.Table, name: str, kind: pa.DataType) -> pa.ChunkedArray:
     values = rows[name]
     if values.type == kind or (pa.types.is_dictionary(values.type) and values.type.value_type == kind):
         return values
-    return pa.chunked_array([_cast(chunk, kind) for chunk in values.chunks], kind)
+    return pa.chunked_array([with_fields(chunk, kind) for chunk in values.chunks], kind)
 
 
 def _plain(rows: pa.Table, kinds: Mapping[str, pa.DataType]) -> pa.Table:
     """Return rows without dictionaries."""
     return rows.cast(pa.schema([*kinds.items()]))
-
-
-def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    if pa.types.is_struct(kind) and pa.types.is_struct(values.type):
-        flat = dict(zip((field.name for field in values.type), values.flatten(), strict=True))
-        fields = [flat[field.name].cast(field.type) for field in kind]
-        return pa.StructArray.from_arrays(fields, fields=list(kind), mask=values.is_null())
-    return values.cast(kind)

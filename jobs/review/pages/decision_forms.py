@@ -4,12 +4,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from jobs.ledger.events import LedgerEvent
-from jobs.ledger.view import LedgerView, Request, StagedRun
+from jobs.ledger.view import LedgerView, Request, RequestState, StagedRun
+from jobs.planning.chains import newly_shown
 from jobs.planning.request_context import RequestContext, is_live
 from jobs.publishing.decisions import cancel_events, rollback_events
 from jobs.publishing.judging import is_due
 from jobs.publishing.optimistic_check import By
-from jobs.publishing.rules import judge_publication
+from jobs.publishing.rules import is_ready, judge_publication
 from jobs.publishing.stop_reasons import stop_reasons
 from jobs.runs import Verdict
 from windowlib.errors import HindcastError
@@ -128,13 +129,15 @@ def _request_at(view: LedgerView, *, request_id: str | None, run_id: str | None)
     if run is None or run.is_publishable:
         return None
     stopped = [request for request in view.open_requests() if run_id in request.runs.values()]
+    if asked is not None and asked.state is RequestState.ROLLED_BACK and run_id in asked.runs.values():
+        return asked
     return asked if asked in stopped else next(reversed(stopped), None)
 
 
 def _request_forms(
     work: RequestContext, view: LedgerView, request: Request, *, run_id: str | None
 ) -> RequestForms | None:
-    if not request.is_open and not (request.runs and _may_publish_again(work, view, request)):
+    if not request.is_open and not _may_publish_again(work, view, request):
         return None
     held = [run for run in held_runs(view, request) if run_id is None or run.result.run_id == run_id]
     return RequestForms(
@@ -149,9 +152,9 @@ def _request_forms(
 
 
 def _may_publish_again(work: RequestContext, view: LedgerView, request: Request) -> bool:
-    """Return whether a rolled back request may be published again."""
-    outcome = judge_publication(work, view, request)
-    return outcome.is_published and not outcome.is_seen_already
+    """Return whether a person may publish a rolled back request again, after waivers if its checks have failed."""
+    is_rolled_back = request.state is RequestState.ROLLED_BACK
+    return is_rolled_back and bool(newly_shown(view, request)) and is_ready(work, view, request)
 
 
 def _held(run: StagedRun) -> HeldSliceForm:

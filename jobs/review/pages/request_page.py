@@ -164,7 +164,7 @@ def _ended(view: LedgerView, request: Request) -> tuple[str, ...]:
 def plan_of(work: RequestContext, view: LedgerView, request: Request) -> tuple["Plan | None", str | None]:
     """Return the plan of an open request, and the problem if it cannot be planned now. A long one is not planned."""
     from jobs.planning.steps import Ask
-    from jobs.replay.suite_fingerprint import with_checks
+    from jobs.planning.suite_fingerprint import with_checks
 
     slices = request_slices(work.pipeline, view, request)
     if not slices or len(slices) > MAX_LINES:

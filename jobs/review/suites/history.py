@@ -122,8 +122,8 @@ class PastTables:
         import pyarrow.compute as pc
 
         from expectations.arrow_slices import ArrowSlices
+        from jobs.planning.suites import checked_columns
         from jobs.replay.checked_tables import arrow_schema, run_rows
-        from jobs.replay.checks import checked_columns
 
         if name == RUN:
             results = [run.result for run in block]

@@ -144,7 +144,8 @@ def _kind_of(schema: "pa.Schema", name: str) -> str:
     kind = schema.field(name).type if name in schema.names else pa.null()
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return "text"
-    return "whole" if pa.types.is_integer(kind) else "real" if pa.types.is_floating(kind) else "other"
+    is_real = pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    return "whole" if pa.types.is_integer(kind) else "real" if is_real else "other"
 
 
 def _always(table: str, kind: str, kwargs: Mapping[str, Any]) -> Probe:

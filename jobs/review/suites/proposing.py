@@ -24,9 +24,13 @@ RUNS_NEEDED = 14
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """A proposed suite file: its `document`, from how many runs, and whether those are enough."""
+    """A proposed suite file: its `document`, from how many runs, and whether those are enough.
+
+    `not_proposed` names the checks that Hindcast does not compute for the types of their columns.
+    """
 
     document: Mapping[str, Any]
+    not_proposed: tuple[str, ...]
     runs: int
     runs_needed: int
 
@@ -68,56 +72,62 @@ def propose(
             "some slices first, or choose another range"
         )
     chosen = rule or Rule()
-    seen = _measured(pipeline, past)
+    seen, not_proposed = _measured(pipeline, past)
     made: dict[str, list[dict[str, Any]]] = {}
     for probe, results in seen:
         made.setdefault(probe.table, []).extend(probe.make(results, chosen))
-    meta = _meta(past, chosen, runs_needed)
+    meta = _meta(past, chosen, runs_needed) | ({"not_proposed": list(not_proposed)} if not_proposed else {})
     document = {
         table: {"name": f"{history.pipeline}.{table}", "expectations": made[table], "meta": meta}
         for table in TABLES
         if made.get(table)
     }
-    return Proposal(document=document, runs=len(history.runs), runs_needed=runs_needed)
+    return Proposal(document=document, not_proposed=not_proposed, runs=len(history.runs), runs_needed=runs_needed)
 
 
-def _measured(pipeline: "Pipeline", past: PastTables) -> list[tuple[Probe, list[Seen]]]:
-    """Run the probes over the whole history, block by block."""
+def _measured(pipeline: "Pipeline", past: PastTables) -> tuple[list[tuple[Probe, list[Seen]]], tuple[str, ...]]:
+    """Run the probes over the whole history, block by block. Return their results, and which could not be run."""
     from expectations.slices import check_slices
 
     suites: dict[str, Suite] = {}
     by_table: dict[str, list[tuple[Probe, list[Seen]]]] = {}
+    not_proposed: tuple[str, ...] = ()
     for block in past.blocks():
         if not suites:
-            by_table, suites = _prepared(pipeline, past, block)
+            by_table, suites, not_proposed = _prepared(pipeline, past, block)
         tables = past.tables_of(block, suites.values())
         for name, suite in suites.items():
             for run, outcomes in zip(block, check_slices(suite, tables[name]), strict=True):
                 for (_, seen), outcome in zip(by_table[name], outcomes, strict=True):
                     slice_id, observed = run.result.slice.slice_id, json.loads(outcome.observed)
                     seen.append(Seen(slice_id=slice_id, success=outcome.success, observed=observed))
-    return [pair for pairs in by_table.values() for pair in pairs]
+    return [pair for pairs in by_table.values() for pair in pairs], not_proposed
 
 
 def _prepared(
     pipeline: "Pipeline", past: PastTables, block: Sequence[Any]
-) -> "tuple[dict[str, list[tuple[Probe, list[Seen]]]], dict[str, Suite]]":
-    """Return the probes that are compiled for the stored columns, by table, and the suite of each table."""
+) -> "tuple[dict[str, list[tuple[Probe, list[Seen]]]], dict[str, Suite], tuple[str, ...]]":
+    """Return the probes that are compiled for the stored columns, by table, the suite of each table, and the others."""
     from expectations.compiled.compiler import compile_check
 
     schemas: dict[str, pa.Schema] = {
         name: past.table(name, block[:1], None).schema for name in (WINDOW_OUTPUTS, LATE_RECORDS, RUN)
     }
     by_table: dict[str, list[tuple[Probe, list[Seen]]]] = {}
+    not_compiled: list[str] = []
     for probe in probes(pipeline, schemas):
-        schema = schemas[probe.table]
-        if probe.check(0).read_columns <= set(schema.names) and compile_check(probe.check(0), schema, 1) is not None:
+        schema, check = schemas[probe.table], probe.check(0)
+        if not check.read_columns <= set(schema.names):
+            continue
+        if compile_check(check, schema, 1) is None:
+            not_compiled.append(f"{probe.table}: {check.type} of {', '.join(check.columns)}")
+        else:
             by_table.setdefault(probe.table, []).append((probe, []))
     suites = {
         name: Suite(name=name, table=name, checks=tuple(probe.check(n) for n, (probe, _) in enumerate(pairs)))
         for name, pairs in by_table.items()
     }
-    return by_table, suites
+    return by_table, suites, tuple(dict.fromkeys(not_compiled))
 
 
 def _meta(past: PastTables, rule: Rule, runs_needed: int) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from expectations import messages
+from expectations.compiled.misfits import refuse_misfits
 from expectations.suites import SuiteFile
 from jobs.ledger.view import StagedRun
 from jobs.replay.checks import run_checks, verdict
@@ -112,7 +113,7 @@ def try_suite(
 
     Raises:
         StoreError: rows cannot be read, or differ from those that were written.
-        SpecError: Great Expectations does not accept the suite.
+        SpecError: Great Expectations does not accept the suite, or a check does not fit the types of its columns.
     """
     tried: list[TriedSlice] = []
     tallies: list[_CheckTally] = []
@@ -143,6 +144,8 @@ def _judged(
     others = () if is_known or present.suites is None else tuple(present.suites)
     tables = past.tables_of(block, (*candidate, *others))
     ids = [run.result.slice.slice_id for run in block]
+    for suite in candidate:
+        refuse_misfits(suite, tables[suite.table].schema)
     results = run_checks(candidate, ids, tables, fail_on=fail_on, confirm="none")
     if is_known:
         return results, [run.verdict for run in block]

@@ -1,5 +1,6 @@
 """`hindcast adopt`: the published chain goes on with an edited pipeline file, from a restart point."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -123,6 +124,24 @@ def test_a_repair_is_shown_made_and_gone(published: Shell) -> None:
     assert "no published slice of the range has a late record" in published.out
     for what in ("--run", "--propose"):
         assert published.json("repair", "sales", what) == published.json("repair", "sales")
+
+
+def test_an_adoption_that_takes_windows_from_readers_waits_for_a_person(shell: Shell) -> None:
+    """With a smaller bound, the warm-up fires windows that the published head has fired. Its rows are not published."""
+    small = {"tumbling: {size: 30h}": "tumbling: {size: 2h}"}
+    write(shell, "0s", **small)
+    assert shell("run", "sales", "--from", day(0), "--to", day(3)) == 0, shell.err
+    assert shell("show", "sales", "--limit", "1000") == 0
+    before = shell.out
+    write(shell, "0s", **small, **{"out_of_orderness: 6h": "out_of_orderness: 0s"})
+    assert shell("adopt", "sales") == 1
+    assert re.search(r"not published: readers would lose [1-9]\d* windows? for good", shell.err)
+    [publish] = re.findall(r"`hindcast (publish sales --request \w+)`", shell.err)
+    assert shell("show", "sales", "--limit", "1000") == 0
+    assert shell.out == before
+    assert shell(*publish.split()) == 0, shell.err
+    write(shell, "0s", **small, **{"out_of_orderness: 6h": "out_of_orderness: 7h"})
+    assert shell("adopt", "sales") == 0, "windows that fire later are not lost"
 
 
 def test_nothing_to_adopt_and_wrong_bounds_are_told(published: Shell) -> None:

@@ -65,6 +65,34 @@ def test_edit_candidate_diff_promote_rollback(edited: Shell) -> None:
     assert edited("verify", "sales") == 0, edited.out
 
 
+def test_the_published_chain_and_its_states_outlive_edits_of_the_outputs(shell: Shell) -> None:
+    """The outputs and their functions change in a candidate and in an adopted file. Then the former file goes on."""
+    retracting = "\n  trigger: {count: 2}\n  accumulation: retracting\n  leftovers: report"
+    windows = {"tumbling: {size: 30h}": f"tumbling: {{size: 30h}}{retracting}"}
+    aggregates = "aggregates: {n: {count: {}}}"
+    former = {**windows, aggregates: "aggregates: {n: {count: {}}, a: {sum: v}, b: {first: v}}"}
+    edit = {**windows, aggregates: "aggregates: {b: {max: v}, m: {min: v}, a: {last: v}, n: {sum: v}}"}
+    write(shell, "9h", **former)
+    assert shell("run", "sales", "--from", day(0), "--to", day(2)) == 0, shell.err
+    write(shell, "9h", **edit)
+    name = candidate(shell, "--from", day(0), "--to", day(2))
+    write(shell, "9h", **former)
+    assert shell("run", "sales", "--from", day(2), "--to", day(3)) == 0, shell.err
+    write(shell, "9h", **edit)
+    assert name in shell.json("status", "sales")["pipelines"][0]["requests"][0]["request_id"]
+    assert shell("adopt", "sales") == 0, shell.err
+    roll_back(shell)
+    assert shell("resume", "sales", "--reason", "a try") == 0, shell.err
+    write(shell, "9h", **former)
+    assert shell("run", "sales", "--from", day(3), "--to", day(4)) == 0, shell.err
+
+    state = next((shell.root / "sales" / "window_state" / f"slice_id={day(1)}").rglob("*.parquet"))
+    state.unlink()
+    assert shell("verify", "sales") == 1
+    assert shell("mend", "sales", day(1)) == 0, shell.err
+    assert shell("verify", "sales") == 0, shell.out
+
+
 @pytest.mark.slow
 def test_a_candidate_is_in_the_way_of_no_other_request(edited: Shell) -> None:
     candidate(edited)

@@ -89,7 +89,7 @@ def test_init_writes_a_file_that_loads_and_prints_its_plan(shell: Shell, kind: s
 
 
 def test_init_never_overwrites_without_force(shell: Shell) -> None:
-    path = shell.root / "pipelines" / "clicks.yaml"
+    path = shell.root / "pipelines" / "clicks_windows.yaml"
     tables.tracked(shell.root / "clicks")
     path.write_text("mine")
     assert shell("init", "clicks", "--yes") == 1
@@ -98,8 +98,8 @@ def test_init_never_overwrites_without_force(shell: Shell) -> None:
     assert shell("init", "clicks", "--yes", "--name", "other") == 0
     assert load_file(shell.root / "pipelines" / "other.yaml").name == "other"
     assert shell("init", "clicks", "--yes", "--force") == 0
-    assert load_file(path).name == "clicks"
-    assert sorted(one.name for one in path.parent.iterdir()) == ["clicks.yaml", "other.yaml", "sales.yaml"]
+    assert load_file(path).name == "clicks_windows"
+    assert sorted(one.name for one in path.parent.iterdir()) == ["clicks_windows.yaml", "other.yaml", "sales.yaml"]
     path.rename(path.with_suffix(".yml"))
     assert shell("init", "clicks", "--yes", "--force") == 1
     assert "is the same pipeline" in shell.err
@@ -128,7 +128,8 @@ def test_init_asks_on_a_terminal_and_shows_what_was_found_as_the_default(
     monkeypatch.setattr(click, "prompt", answer)
     assert shell("init", "clicks") == 0, shell.err
     assert asked == {
-        "Name": "clicks_windows", "Key": "user_id", "Event": "clicked_at", "Slice": "dt", "Order": "commits", "Size": "1h",
+        "Name": "clicks_windows", "Key": "user_id", "Event": "clicked_at",
+        "Slice": "dt", "Order": "commits", "Size": "1h",
     }  # fmt: skip
     pipeline = load_file(shell.root / "pipelines" / "mine.yaml")
     assert pipeline.log.key == ("click_id", "user_id")
@@ -160,3 +161,19 @@ def test_an_empty_table_gets_a_file_and_no_plan(shell: Shell) -> None:
     found = shell.json("doctor", "clicks")
     assert found["delays"] is None
     assert json.dumps(found["sampled"]) == "0"
+
+
+def test_a_table_of_a_pipeline_is_no_log_but_what_it_has_published(shell: Shell) -> None:
+    assert shell("run", "sales", "--from", "2024-01-01", "--to", "2024-01-02") == 0, shell.err
+    for table in ("window_outputs", "late_records", "window_state", "ledger"):
+        assert shell("doctor", f"sales/{table}") == 2
+        assert f"sales/{table} is a table of the pipeline sales" in shell.err
+        assert "write `log: {pipeline: sales}`" in shell.err
+    text = (shell.root / "pipelines" / "sales.yaml").read_text().replace("pipeline: sales", "pipeline: again")
+    (shell.root / "pipelines" / "again.yaml").write_text(text.replace(SALES, "sales/window_outputs"))
+    assert shell("plan", "again", "--from", "2024-01-01", "--to", "2024-01-02") == 2
+    assert "again.yaml: log.table: " in shell.err
+    assert "is a table of the pipeline sales" in shell.err
+    tables.by_date(shell.root / "mine" / "ledger")
+    tables.by_date(shell.root / "mine" / "clicks")
+    assert shell("doctor", "mine/clicks") == 0, "a table of the user beside one that is called ledger"

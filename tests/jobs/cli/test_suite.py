@@ -1,6 +1,7 @@
 """`hindcast suite propose` and `suite try`, from the ledger and the stored rows to the printed lines."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,21 @@ def test_the_suite_in_force_is_computed_again_for_older_runs(
     assert "2 slices would have another verdict; no longer held: 2024-01-08, 2024-01-09." in blizzard.out
     assert blizzard("suite", "try", str(suites / "now.json"), "sales") == 0
     assert "No verdict would change." in blizzard.out
+
+
+def test_a_plan_tells_that_the_suite_was_edited(shell: Shell) -> None:
+    days = ("--from", "2024-01-01", "--to", "2024-01-06")
+    (shell.root / "expectations").mkdir()
+    check = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "total", "max_value": FAILS}}
+    suite = {"window_outputs": {"name": "sales", "expectations": [check]}}
+    (shell.root / "expectations" / "sales.json").write_text(json.dumps(suite))
+    (shell.root / "pipelines" / "sales.yaml").write_text(PIPELINE + "quality: {suite: expectations/sales.json}\n")
+    shell.replayer.change = lambda result: replace(result, extras={"checks_fingerprint": "of the suite before"})
+    assert shell("run", "sales", *days, "--no-publish") == 0
+    steps = shell.json("plan", "sales", *days)["steps"]
+    assert {(step["reason"], step["because"]) for step in steps} == {
+        ("checks changed", "the suite has changed since the run was checked")
+    }
 
 
 def test_the_help_of_each_command_has_an_example(shell: Shell) -> None:

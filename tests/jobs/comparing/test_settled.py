@@ -147,6 +147,32 @@ def test_a_removed_column_changes_the_windows_with_a_value_and_a_new_one_changes
     assert settled_change(Lake(root=str(tmp_path)), NAME, added, settled=limits).changed == 0
 
 
+def test_a_new_output_is_filled_into_old_slices_while_newer_ones_have_it(tmp_path: Path) -> None:
+    """Only the values that the runs before had are compared, in each window by its own run."""
+    views = Views(tmp_path, OUTPUTS)
+    wide, narrow = views.spec(["key"], ["total", "mean"]), views.spec(["key"], ["total"])
+    later = {"window_start": DAY_MS * 1000, "window_end": 2000 * DAY_MS, "mean": 0.5}
+    before = {
+        0: views.run(0, narrow, (TABLE, [_row(1, key="a"), _row(1, key="b"), _row(1, key="c")])),
+        1: views.run(1, wide, (TABLE, [_row(1, key="a", **later)])),
+    }
+    filled = [_row(1, key="a", mean=0.5), _row(2, key="b", mean=0.5), _row(1, key="c", mean=0.5, watermark_ms=6)]
+    after = {0: views.run(0, wide, (TABLE, filled)), 1: before[1]}
+    other = {**after, 1: views.run(1, wide, (TABLE, [_row(1, key="a", **{**later, "mean": 0.75})]))}
+    views.commit()
+    limits = Settled(until_ms=2 * DAY_MS, columns=("total", "mean"))
+    changes = [
+        settled_change(Lake(root=str(tmp_path)), NAME, sides_of(views, before, runs), settled=limits)
+        for runs in (after, other)
+    ]
+    assert [change.by_slice for change in changes] == [{"2024-01-01": 1}, {"2024-01-01": 1, "2024-01-02": 1}]
+    assert "key b" in changes[0].windows[0]
+    assert [change.columns for change in changes] == [
+        {"total": (1.0, 4.0), "mean": (0.0, 0.5)},
+        {"total": (1.0, 4.0), "mean": (0.25, 0.5)},
+    ]
+
+
 HOSTILE = st.floats() | st.sampled_from([math.inf, -math.inf, math.nan, 1.7e308, -1.7e308])
 
 

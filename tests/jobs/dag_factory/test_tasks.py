@@ -55,13 +55,20 @@ class Tasks:
         outlets: dict[object, object] = dict.fromkeys(self.task("publish").outlets, self.event)
         self.order: object = None
         self.pushed: dict[str, str] = {}
+        self.published = 0
         ti = SimpleNamespace(
             xcom_pull=lambda task_ids: self.order if task_ids == "plan" else None,
             xcom_push=lambda key, value: self.pushed.update({key: value}),
             get_dr_count=lambda **_asked: 0,
+            get_ti_count=self.count,
             task_id="the task",
         )
         self.context: Any = {"dag_run": run, "params": {}, "outlet_events": outlets, "ti": ti}
+
+    def count(self, **asked: object) -> int:
+        """The number of tasks in Airflow's database."""
+        assert asked == {"dag_id": self.dag.dag_id, "task_ids": ["publish"], "states": ["success"]}
+        return self.published
 
     def task(self, name: str) -> Any:  # noqa: ANN401 - an operator of Airflow
         return self.dag.get_task(name)
@@ -104,6 +111,16 @@ def stage(lake: Lake, xcom: object) -> object:
 
 def sales_view(lake: Lake) -> LedgerView:
     return open_request_context(sales(), lake, now_ms=now_ms).ledger.view()
+
+
+def test_the_schedule_begins_no_ledger_in_a_lake_that_is_not_mounted(tasks: Tasks) -> None:
+    tasks.published = 3
+    with pytest.raises(StoreError, match="is the lake mounted"):
+        tasks.plan()
+    tasks.published = 0
+    assert tasks.plan()["slices"] == ["2024-01-01"]
+    tasks.published = 3
+    assert tasks.plan()["slices"] == ["2024-01-01"], "its request is in the ledger"
 
 
 def test_the_order_of_plan_leads_through_gate_and_publish(tasks: Tasks, lake: Lake) -> None:

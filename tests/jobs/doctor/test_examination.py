@@ -17,7 +17,7 @@ from jobs.lake.lake import Lake
 from jobs.pipeline.slices import slices_between
 from jobs.planning.log_pin import pin_input
 from tests.jobs.doctor import tables
-from tests.support.delta_logs import clean_commits, map_columns, track_rows, track_rows_later
+from tests.support.delta_logs import clean_commits, commits_of, map_columns, track_rows, track_rows_later
 from windowlib.errors import LogError, SpecError
 
 NOW_MS = 1_800_000_000_000
@@ -150,6 +150,34 @@ def test_a_table_whose_files_were_all_removed_has_no_records(tmp_path: Path) -> 
     assert "removed or changed records" in found(examination, "removed records").text
 
 
+def test_records_without_a_time_of_arrival_are_in_slices_by_commits(tmp_path: Path) -> None:
+    """The nulls are in files with other records, which a DELETE would rewrite."""
+    tables.write(tmp_path / "clicks", lambda row: row | {"received_at": row["received_at"] if row["amount"] else None})
+    examination = examined(tmp_path / "clicks")
+    assert examination.proposal is not None
+    assert examination.proposal.slices.kind == "commits"
+    note = found(examination, "null slices")
+    assert (note.severity, "DELETE" in note.mend) == (Severity.NOTE, False)
+    assert re.fullmatch("[1-9] records? without received_at, so slices by received_at are refused", note.text)
+    refusal = found(examined(tmp_path / "clicks", Wishes(slice_by=("received_at",))), "refused")
+    assert "Append the records of the log to a new table" in refusal.text
+
+
+def test_records_that_were_moved_out_of_the_null_partition_were_removed_from_no_slice(tmp_path: Path) -> None:
+    place = tmp_path / "clicks"
+    tables.null_slice(place)
+    by_date = Wishes(slice_by=("dt",))
+    assert "DELETE … WHERE dt IS NULL" in found(examined(place, by_date), "refused").text
+    tables.append(place, [tables.clicks(Random(8))[0][0]], ["dt"])
+    DeltaTable(str(place)).delete("dt IS NULL")
+    examination = examined(place)
+    assert found(examination, "removed records").text == "none of a slice in the 6 commits that were read"
+    assert examination.accepted is not None
+    assert examination.accepted.pipeline.log.slice.columns == ("dt",)
+    commits = examined(place, Wishes(slice_by=("commits",)))
+    assert has(commits, "removed records", Severity.WARNING), "by commits, they had slices"
+
+
 def _unpartitioned(place: Path) -> None:
     tables.write(place, lambda row: row)
 
@@ -223,7 +251,12 @@ def _small_files(place: Path) -> None:
 
 CASES: Mapping[str, tuple[Callable[[Path], None], str, Severity, str]] = {
     "no partition": (_unpartitioned, "pipeline file", Severity.OK, "slice: {by: received_at}"),
-    "null slices": (tables.null_slice, "null slices", Severity.WARNING, "1 record without dt"),
+    "null slices": (
+        tables.null_slice,
+        "null slices",
+        Severity.NOTE,
+        "1 record without dt, so slices by dt are refused",
+    ),
     "a delete": (_delete, "removed records", Severity.WARNING, r"commits 3 \(DELETE\)"),
     "a delete is refused": (_delete_and_track, "refused", Severity.ERROR, "removed or changed records of slice"),
     "no row tracking": (tables.by_date, "row tracking", Severity.NOTE, "is off"),
@@ -274,6 +307,49 @@ def test_ids_that_are_repeated_in_a_later_slice_need_a_longer_bound(tmp_path: Pa
     tables.by_date(tmp_path / "clicks")
     tables.append(tmp_path / "clicks", [row | {"dt": last[0]["dt"]} for row in first], ["dt"])
     assert found(examined(tmp_path / "clicks"), "duplicates").mend.endswith("within: 3d}")
+
+
+def _by_commits_of_days(place: Path) -> None:
+    """Append one commit a day. Each numbers its records anew, and the last one repeats the first record of the first.
+
+    Records of the last commit were received with those of the first day, so they are behind the other slices.
+    """
+    days = tables.clicks(Random(7))
+    days[-1] += [days[0][0], *(row | {"click_id": f"late {row['click_id']}"} for row in days[0][:6])]
+    for rows in days:
+        numbered = enumerate(sorted(rows, key=lambda row: str(row["received_at"])))
+        own = [
+            row | {"seq": number, "received_at": _ms(row), "clicked_at": row["received_at"]} for number, row in numbered
+        ]
+        tables.append(place, [{name: row[name] for name in row if name != "dt"} for row in own], None)
+    for day, commit in enumerate(commits_of(place)):
+        text = commit.read_text(encoding="utf-8")
+        commit.write_text(
+            re.sub(r'"timestamp":\d+', f'"timestamp":{(19_723 + day) * 86_400_000}', text), encoding="utf-8"
+        )
+
+
+def _ms(row: tables.Row) -> int:
+    return int(row["received_at"].timestamp() * 1000)
+
+
+def test_ids_that_are_repeated_in_a_later_slice_of_commits_need_a_longer_bound(tmp_path: Path) -> None:
+    _by_commits_of_days(tmp_path / "clicks")
+    assert found(examined(tmp_path / "clicks"), "duplicates").mend.endswith("within: 3d}")
+
+
+@pytest.mark.parametrize("order", ["received_at", "seq"])
+def test_columns_order_the_records_of_each_slice_of_commits(order: str, tmp_path: Path) -> None:
+    """In the order of the whole log, no record would be late, and the numbers of each commit would have ties."""
+    _by_commits_of_days(tmp_path / "clicks")
+    examination = examined(
+        tmp_path / "clicks", Wishes(order=(order, "click_id") if order == "received_at" else (order,))
+    )
+    assert examination.accepted is not None, examination.findings
+    assert examination.proposal is not None
+    assert examination.proposal.slices.text == "by: commits"
+    assert examination.measures is not None
+    assert examination.measures.delays.histogram()[0].late == 7 / 127
 
 
 def test_a_refused_table_is_refused_in_the_words_of_a_plan(tmp_path: Path) -> None:

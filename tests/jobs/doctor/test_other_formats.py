@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from jobs.doctor.column_roles import Wishes
 from jobs.doctor.finding import Severity
 from jobs.reading.log_places import found_format
 from tests.jobs.doctor import tables
@@ -87,9 +88,8 @@ def test_null_slices_of_both_are_found(tmp_path: Path) -> None:
         else:
             nothing = pa.nulls(1, pa.date32())
             open_again(place).append(lost.set_column(lost.schema.get_field_index("dt"), "dt", nothing))
-        finding = found(examined(place), "null slices")
-        assert "1 record without dt" in finding.text
-        assert mend in finding.mend
+        assert "1 record without dt" in found(examined(place), "null slices").text
+        assert mend in found(examined(place, Wishes(slice_by=("dt",))), "refused").text
 
 
 def test_the_format_is_that_of_the_metadata(tmp_path: Path) -> None:

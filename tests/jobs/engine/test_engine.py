@@ -219,6 +219,22 @@ def test_the_clock_is_needed_if_something_may_wait_for_it() -> None:
     assert not built(**users, log=log).needs_clock
 
 
+def test_a_function_that_needs_a_clock_or_a_watermark_is_refused_without_it() -> None:
+    log = {key: part for key, part in document()["log"].items() if key != "arrival_time"}
+    process = {"function": f"{OURS}:SetsTimers", "output": {"amount": "bigint"}}
+    waits = {"windows": None, "aggregates": None, "watermark": {"kind": "ascending"}, "process": process}
+    assert run(built(**waits))
+    with pytest.raises(SpecError, match=r"uses ctx\.register_processing_timer, which needs log\.arrival_time"):
+        run(built(**waits, log=log))
+    with pytest.raises(SpecError, match=r"uses ctx\.register_event_timer, which needs watermark in the pipeline file"):
+        run(built(**waits | {"watermark": None}))
+    trigger = {"trigger": {"function": f"{OURS}:FireOnClock"}, "leftovers": "report"}
+    clock = {"windows": {"tumbling": {"size": "1h"}, **trigger}}
+    assert panes(run(built(**clock)))
+    with pytest.raises(SpecError, match=r"uses ctx\.processing_time_ms, which needs log\.arrival_time"):
+        run(built(**clock, log=log))
+
+
 def test_other_engines_windows() -> None:
     storm = built(
         watermark=None, windows={"storm": {"length": {"count": 2}, "slide": {"count": 2}, "time": "processing"}}

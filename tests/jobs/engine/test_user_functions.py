@@ -185,6 +185,7 @@ def test_a_module_in_a_package_beside_the_file_is_found(tmp_path: Path) -> None:
         ("my_gaps:gapp", "has no 'gapp'; it has factor, gap, NUMBER, Thing; did you mean 'gap'?"),
         ("my_gaps:NUMBER", "my_gaps:NUMBER is of type int; allowed: a function"),
         ("my_gaps:Thing", "my_gaps:Thing is the class Thing; allowed: a function"),
+        ("my_gaps:factor", "my_gaps:factor() is called with (columns): too many positional arguments"),
         ("my_broken:gap", "my_broken.py failed: ZeroDivisionError: division by zero"),
         ("my_syntax:gap", "my_syntax.py cannot be read as Python: invalid syntax"),
         ("json:gap", "json.py has the same name as the module 'json' of Python or of an installed package; rename it"),

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
@@ -13,13 +14,13 @@ from deltalake import DeltaTable
 
 from jobs.lake.arrow_sql import query
 from jobs.lake.file_commits import append_rows, commit_files, file_statistics, new_path
-from jobs.lake.store import ensure_table, read_attempts
+from jobs.lake.store import add_fields, ensure_table, read_attempts
 from jobs.lake.table_files import TableFile
 from tests.support.fuzzing import seeds
 from windowlib.columnar.arrow import arrow_type
 from windowlib.errors import StoreError
 from windowlib.records import tables
-from windowlib.records.column_types import Node
+from windowlib.records.column_types import Node, parse_type
 from windowlib.records.tables import Table
 
 KEYS = {"origin": "string"}
@@ -200,6 +201,31 @@ def test_a_file_that_does_not_fit_the_table_is_refused(tmp_path: Path, rows: pa.
     ensure_table(str(tmp_path / "t"), TABLE)
     with pytest.raises(StoreError, match=problem):
         commit_files(str(tmp_path / "t"), [write(tmp_path / "t", "s", rows)])
+
+
+@pytest.mark.parametrize("kind", ["double", "bigint"])
+def test_the_fields_of_a_struct_are_found_by_name(tmp_path: Path, kind: str) -> None:
+    """A file may lack some, and have them in another order. Each must have the type that the table has for it."""
+    uri, texts = str(tmp_path), ("struct<a:bigint,b:string>", f"struct<c:{kind},a:{kind}>")
+    first, second = (replace(TABLE, content={"s": parse_type(text)}) for text in texts)
+    ensure_table(uri, first)
+    add_fields(uri, replace(TABLE, content={"s": parse_type("struct<a:bigint,b:string,c:bigint>")}))
+    rows = [{"s": {"a": 1, "b": "x"}}], [{"s": {"c": 3, "a": 2}}]
+    files = [
+        write(tmp_path, f"{place}", pa.Table.from_pylist(own, pa.schema([("s", arrow_type(table.content["s"]))])))
+        for place, (own, table) in enumerate(zip(rows, (first, second), strict=True))
+    ]
+    if kind == "double":
+        with pytest.raises(StoreError, match=r"column 's' is struct<c: double, a: double>, and struct<a: int64, b"):
+            commit_files(uri, files)
+        return
+    commit_files(uri, files)
+    stored = [{"a": 1, "b": "x", "c": None}, {"a": 2, "b": None, "c": 3}]
+    assert sorted(read_attempts(uri, [("0", "a"), ("1", "a")])["s"].to_pylist(), key=str) == stored
+    by_name = query(
+        {}, "SELECT s FROM read_parquet(?, union_by_name=true)", [[str(tmp_path / one.path) for one in files]]
+    )
+    assert sorted(by_name["s"].to_pylist(), key=str) == stored
 
 
 def test_a_damaged_or_lost_new_file_is_named(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from windowlib.errors import LedgerError
 
 
 class Store(ThreadingHTTPServer):
-    """An object store that keeps names. It `honours` the condition, or replaces, and `loses` its first answers to puts."""
+    """Keeps names of objects. It `honours` the condition, or replaces, and `loses` its first answers to puts."""
 
     honours: bool
     loses: int

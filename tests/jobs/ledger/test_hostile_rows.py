@@ -10,6 +10,7 @@ from jobs.ledger.events import EventKind, LedgerEvent, judged_event
 from jobs.ledger.history import EventHistory
 from jobs.ledger.snapshot import read_snapshot, write_snapshot
 from jobs.ledger.table import event_rows
+from jobs.reading.published import published_runs
 from tests.jobs.ledger.test_ledger_view import a_result, about, requested, staged
 from tests.support.fuzzing import seeds
 from tests.support.hostile_files import VALUES, bounded, mutated
@@ -76,7 +77,7 @@ def read(rows: list[dict[str, Any]], uri: str) -> None:
     view = history.project.view(history.known)
     for run in view.runs.values():
         assert len(run.result.checks) >= 0
-    assert view.published_pairs() is not None
+    assert published_runs(view) is not None
 
 
 def test_wrong_content_with_right_hashes_is_read_or_refused(tmp_path: Path) -> None:

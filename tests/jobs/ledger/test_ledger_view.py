@@ -21,8 +21,11 @@ from jobs.ledger.leases import Lease
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.looks import Look, SeenInput, changes_details, looked_event
 from jobs.ledger.projection import project
+from jobs.ledger.provenance import decision_details
 from jobs.ledger.removals import Why, removed_event
 from jobs.ledger.view import LedgerView, RequestState
+from jobs.reading.published import published_runs
+from jobs.reading.stored_rows import run_attempt
 from jobs.runs import EMPTY_STATE, CheckResult, Counts, LogCoordinates, RunResult, Slice, Verdict
 from tests.support.fuzzing import seeds
 from windowlib.errors import LedgerError
@@ -157,6 +160,79 @@ def test_a_waiver_lasts_until_another_check_fails() -> None:
     assert not view(*events, checked_event("r", stricter)).run("run1").is_publishable
 
 
+def cancelled(request_id: str = "r", *, action: str | None = "cancel") -> LedgerEvent:
+    details = {} if action is None else decision_details("d", action)
+    return LedgerEvent(kind=EventKind.CLOSED, request_id=request_id, who="bob", reason="cancelled", details=details)
+
+
+def rolled_back(result: RunResult, *, undoes: int) -> LedgerEvent:
+    event = about(EventKind.ROLLED_BACK, result, who="bob", reason="bad rows")
+    return replace(event, run_id=None, attempt_id=None, details={"undoes": undoes})
+
+
+def test_a_waiver_ends_when_a_person_cancels_a_request_with_the_run() -> None:
+    result = a_result(1, verdict=Verdict.FAIL)
+    events = [requested(), *staged(result), about(EventKind.WAIVED, result, who="ann", reason="real", request_id="r")]
+    assert view(*events, cancelled(action=None)).run("run1").is_publishable, "another request has replaced it"
+    adopted = [requested("s"), about(EventKind.ADOPTED, result, request_id="s")]
+    for closed in ([cancelled(), *adopted], [*adopted, cancelled("s")]):
+        ended = view(*events, *closed)
+        assert (ended.run("run1").is_publishable, ended.run("run1").waiver) == (False, None)
+        again = about(EventKind.WAIVED, result, who="cyd", reason="real", request_id="r")
+        newer = view(*events, *closed, again).run("run1").waiver
+        assert newer is not None
+        assert newer.who == "cyd"
+
+
+def test_a_waiver_ends_with_the_rollback_of_the_publication() -> None:
+    result = a_result(1, verdict=Verdict.FAIL)
+    events = [requested(), *staged(result), about(EventKind.WAIVED, result, who="ann", reason="real", request_id="r")]
+    published = about(EventKind.PUBLISHED, result, who="ann", request_id="r")
+    assert not view(*events, published, rolled_back(result, undoes=5)).run("run1").is_publishable
+
+
+def test_a_run_that_readers_see_keeps_its_waiver_when_another_request_ends() -> None:
+    result = a_result(1, verdict=Verdict.FAIL)
+    first = [requested(), *staged(result), about(EventKind.WAIVED, result, who="ann", reason="real", request_id="r")]
+    published = about(EventKind.PUBLISHED, result, who="ann", request_id="r")
+    other = a_result(1, run="other", verdict=Verdict.FAIL)
+    second = [
+        requested("s"), about(EventKind.ADOPTED, result, request_id="s"), cancelled("s"),
+        requested("t"), *staged(other, "t"), about(EventKind.WAIVED, other, who="ann", reason="real", request_id="t"),
+        about(EventKind.PUBLISHED, other, who="ann", request_id="t"),
+        replace(rolled_back(other, undoes=13), run_id=result.run_id),
+    ]  # fmt: skip
+    seen = view(*first, published, *second)
+    assert seen.published == {a_slice(1).slice_id: "run1"}
+    assert [seen.run(run_id).waiver is not None for run_id in ("run1", "other1")] == [True, False]
+
+
+def test_a_run_that_a_rollback_shows_again_is_waived_by_its_publication() -> None:
+    result, other = a_result(1, verdict=Verdict.FAIL), a_result(1, run="other")
+    events = [
+        requested(), *staged(result), about(EventKind.WAIVED, result, who="ann", reason="real", request_id="r"),
+        about(EventKind.PUBLISHED, result, who="ann", request_id="r"),
+        requested("s"), *staged(other, "s"), about(EventKind.PUBLISHED, other, who="ann", request_id="s"),
+        requested("t"), about(EventKind.ADOPTED, result, request_id="t"), cancelled("t"),
+    ]  # fmt: skip
+    assert not view(*events).run("run1").is_publishable
+    back = replace(rolled_back(result, undoes=9), run_id=result.run_id)
+    assert view(*events, back).run("run1").is_publishable
+
+
+def test_a_run_that_an_earlier_version_has_published_after_the_rollback_stays_waived() -> None:
+    result = a_result(1, verdict=Verdict.FAIL)
+    events = [requested(), *staged(result), about(EventKind.WAIVED, result, who="ann", reason="real", request_id="r")]
+    published = about(EventKind.PUBLISHED, result, who="ann", request_id="r")
+    ended = [*events, published, rolled_back(result, undoes=5)]
+    waiver = view(*ended, published).run("run1").waiver
+    assert waiver is not None
+    assert waiver.who == "ann"
+    passed = [checked_event("r", replace(result, verdict=Verdict.PASS)), published]
+    failed_again = view(*ended, *passed, checked_event("r", result)).run("run1")
+    assert not failed_again.is_publishable, "no person has waived the run of the second publication"
+
+
 def test_an_error_is_not_publishable_even_when_waived() -> None:
     result = a_result(1, verdict=Verdict.ERROR)
     found = view(requested(), *staged(result), about(EventKind.WAIVED, result, who="ann", reason="real"))
@@ -167,10 +243,10 @@ def test_publication_shows_all_slices_of_a_commit_in_slice_order() -> None:
     second, first = a_result(2), a_result(1)
     events = [requested(), *staged(second), *staged(first)]
     before = view(*events)
-    assert before.published_pairs() == ()
+    assert not before.published
     publish = [replace(about(EventKind.PUBLISHED, one, request_id="r"), seq=9) for one in (second, first)]
     after = project([*(replace(event, seq=1) for event in events), *publish], version=9)
-    assert after.published_pairs() == (("1970-01-01", "a1"), ("1970-01-02", "a1"))
+    assert tuple(map(run_attempt, published_runs(after))) == (("1970-01-01", "a1"), ("1970-01-02", "a1"))
     assert after.head is not None
     assert after.head.result.slice.slice_id == "1970-01-02"
     assert after.requests["r"].state is RequestState.PUBLISHED

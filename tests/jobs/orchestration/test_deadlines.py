@@ -9,16 +9,17 @@ from deltalake import DeltaTable
 
 from jobs.engine import fingerprints
 from jobs.lake.lake import Lake
-from jobs.orchestration.alerts import Alert, Event
+from jobs.orchestration.alerts import Alert, Event, held_alert
 from jobs.orchestration.deadlines import Checked, Told, look
+from jobs.orchestration.gating import Gate
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.requests import run_request
 from jobs.planning.request_context import Asked, RequestContext, open_request, open_request_context
-from jobs.publishing.decisions import cancel, rollback
+from jobs.publishing.decisions import cancel, resume, rollback
 from jobs.publishing.optimistic_check import By
 from jobs.review.freshness import Freshness, freshness, last_tick_ms
 from jobs.review.pages.state import held_slices
-from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, day_ms, sales
+from tests.support.fake_replay import BREAKS, FAILS, PIPELINE, FakeReplayer, append_day, day_ms, sales
 from tests.support.waiving import waive_newest
 
 HOUR_MS = 3_600_000
@@ -95,6 +96,24 @@ def test_a_clock_that_went_back_hides_no_publication_from_the_digest(place: Plac
     digest_of_both = place.at("2024-01-06T09:00")[-1].subject
     assert digest_of_both == "sales: 3 published"
     assert place.at("2024-01-07T09:00")[-1].subject == "sales: 1 waiting"
+
+
+def test_the_digest_tells_what_was_taken_back(place: Place) -> None:
+    work = place.work
+    rollback(work, work.ledger.view().standing[-1].seq, reason="bad rows", who="bob")
+    resume(work, reason="go on", who="bob")
+    assert place.at("2024-01-04T09:00")[-1].subject.startswith("sales: 2 taken back")
+
+
+@pytest.mark.parametrize(("amount", "to_do"), [(FAILS, "Then waive them"), (BREAKS, "cannot be waived")])
+def test_an_error_is_not_to_be_waived(place: Place, amount: int, to_do: str) -> None:
+    append_day(place.root, "2024-01-03", {"a": amount})
+    place.now_ms = day_ms("2024-01-04")
+    place.run("2024-01-03", "2024-01-04")
+    [long] = [alert for alert in place.at("2024-01-04T06:00") if alert.event is Event.HELD_LONG]
+    assert to_do in long.text
+    gate = Gate(held=tuple(place.work.ledger.view().newest_runs().values())[-1:])
+    assert to_do in held_alert("sales", gate, url="").text
 
 
 def before(day: str) -> str:

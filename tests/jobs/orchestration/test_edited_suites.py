@@ -10,17 +10,23 @@ import pytest
 from expectations.loader import SUITES_VARIABLE
 from jobs.engine.fingerprints import checks_fingerprint
 from jobs.lake.lake import Lake
+from jobs.ledger.view import RequestKind
 from jobs.orchestration import scheduling
 from jobs.orchestration.backfill_checks import checked_form
 from jobs.orchestration.backfill_plan import backfill_plan
+from jobs.orchestration.gating import gate
 from jobs.orchestration.interval_backfill import plan_backfill_interval
+from jobs.orchestration.requests import run_request
 from jobs.orchestration.restatements import plan_request
 from jobs.orchestration.scheduling import Decision, Replay, Skip
 from jobs.planning.request_context import Asked, RequestContext, open_request_context
-from jobs.replay.checks import load_checks
+from jobs.planning.suite_fingerprint import with_checks
+from jobs.planning.suites import load_checks
+from jobs.publishing.publishing import publish
 from jobs.review.pages.request_page import plan_of
 from jobs.runs import RunResult
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales, spark_task
+from windowlib.errors import RequestError
 
 DAYS: Final = ("2024-01-01", "2024-01-02", "2024-01-03")
 TEXT: Final = f"{PIPELINE}quality: {{suite: expectations/sales.json, fail_on: critical}}\n"
@@ -39,8 +45,8 @@ class Dags:
 
     def _judged(self, result: RunResult) -> RunResult:
         suites = load_checks(self.pipeline)
-        assert suites is not None
-        return replace(result, extras={"checks_fingerprint": checks_fingerprint(self.pipeline, suites.document)})
+        document = None if suites is None else suites.document
+        return replace(result, extras={"checks_fingerprint": checks_fingerprint(self.pipeline, document)})
 
     def limit(self, most: int) -> None:
         check = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "total", "max_value": most}}
@@ -130,6 +136,15 @@ def test_the_schedule_leaves_published_slices_and_takes_what_the_new_suite_lets_
     assert dags.replayed(dags.scheduled(DAYS[2])) == [DAYS[1]]
 
 
+def test_a_run_that_a_removed_suite_has_held_is_judged_again(dags: Dags) -> None:
+    dags.limit(40)
+    held = dags.by_hand("1")
+    assert dags.replayed(held, publish=False) == [*DAYS[:2]]
+    dags.pipeline = sales()
+    assert dags.replayed(dags.by_hand("2")) == [*DAYS[:2]]
+    assert dags.by_hand("3") == Skip(why="every slice is current and published")
+
+
 def test_the_form_of_a_backfill_tells_that_the_suite_was_edited(dags: Dags) -> None:
     dags.limit(40)
     dags.replayed(dags.by_hand("1"), publish=False)
@@ -139,3 +154,47 @@ def test_the_form_of_a_backfill_tells_that_the_suite_was_edited(dags: Dags) -> N
     assert [(line.reason, line.because) for line in made.lines] == [
         ("checks changed", "the suite has changed since the run was checked")
     ]
+
+
+def test_what_another_suite_has_checked_is_not_published(dags: Dags) -> None:
+    """By a person, the gate and the publish task of a DAG run; a rerun checks it and is published."""
+    staged = dags.by_hand("1")
+    assert isinstance(staged, Replay)
+    dags.replayed(staged, publish=False)
+    request_id = staged.opened.request_id
+    dags.limit(40)
+    refused = publish(dags.work(), who="ann")
+    assert not refused.is_published
+    assert refused.why == (
+        "suite expectations/sales.json has changed since 2024-01-01, 2024-01-02 were checked. Readers see nothing that "
+        f"it has not checked: run the request again (`hindcast run sales --request {request_id}`)"
+    )
+    with pytest.raises(RequestError, match=r"has changed since 2024-01-01, .*; clear the replay task$"):
+        gate(dags.pipeline, dags.lake, opened=staged.opened, now_ms=NOW_MS)
+    task = scheduling.publish_task(dags.pipeline, dags.lake, opened=staged.opened, who="a test", now_ms=NOW_MS)
+    assert not task.is_published
+    dags.limit(100)
+    assert gate(dags.pipeline, dags.lake, opened=staged.opened, now_ms=NOW_MS).is_passed
+    assert publish(dags.work(), who="ann").is_published, "the suite is the one that has checked them again"
+
+
+def test_a_staged_request_of_another_spec_keeps_its_own_suite(dags: Dags) -> None:
+    """Its stored spec names the suite; the edited pipeline file names another one, which cannot check its columns."""
+    dags.replayed(dags.by_hand("1"), publish=False)
+    other = dags.suite.with_name("other.json")
+    other.write_text(dags.suite.read_text().replace("total", "sum"))
+    edited = TEXT.replace("total", "sum").replace("sales.json", "other.json")
+    work = replace(dags.work(), pipeline=sales(edited))
+    dags.suite.rename(gone := dags.suite.with_name("gone.json"))
+    assert "whether suite expectations/sales.json has changed" in publish(work, who="ann").why
+    gone.rename(dags.suite)
+    assert publish(work, who="ann").is_published
+
+
+def test_a_candidate_that_another_suite_has_checked_is_not_promoted(dags: Dags) -> None:
+    asked = Asked(from_ms=day_ms(DAYS[0]), to_ms=day_ms(DAYS[2]), who="a test", reason="", kind=RequestKind.CANDIDATE)
+    staged = run_request(with_checks(dags.work()), asked, dags.replayer)
+    dags.limit(40)
+    assert "run the request again" in publish(dags.work(), who="ann", request_id=staged.request_id).why
+    assert run_request(with_checks(dags.work()), asked, dags.replayer).replayed == 2
+    assert publish(dags.work(), who="ann", request_id=staged.request_id).why.startswith("held by 2024-01-01")

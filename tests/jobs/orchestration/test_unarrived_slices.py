@@ -8,6 +8,7 @@ import pytest
 from jobs.orchestration import dag_tasks
 from jobs.orchestration.dag_orders import Order
 from jobs.orchestration.dag_tasks import DagRun
+from jobs.orchestration.interval_backfill import AskAirflow
 from jobs.orchestration.scheduling import Skip, Wait
 from jobs.planning.readiness import AssetEvent, EventsSince
 from jobs.planning.standing import standing
@@ -35,7 +36,7 @@ def planned(place: Place, *, events: EventsSince, more: str = "") -> Order | Wai
     facts = DagRun(
         dag_id="replay_late", run_id="backfill__1", run_type="backfill", interval_start=start, interval_end=end
     )
-    return dag_tasks.plan("replay", str(file), facts, lake=str(place.root), events=events)
+    return dag_tasks.plan("replay", str(file), facts, lake=str(place.root), airflow=AskAirflow(events=events))
 
 
 def test_airflows_backfill_waits_for_a_slice_as_the_schedule_does(place: Place) -> None:

@@ -19,6 +19,7 @@ from jobs.pipeline.models.grammar import GrammarModel
 from jobs.pipeline.models.pipeline import Pipeline
 from tests.support.grammar import COLUMNS, document, every_form, pipeline
 from windowlib.errors import SpecError
+from windowlib.windows.spec import WindowSpec
 
 FORMS = every_form()
 FORMS_LOG: Mapping[str, Any] = document()["log"]
@@ -44,6 +45,21 @@ def test_every_form_is_equal_after_json_and_builds_its_engine(name: str) -> None
 def test_every_operator_spec_can_be_sent_to_the_workers(name: str) -> None:
     operator = engine(pipeline(**FORMS[name]), COLUMNS).operator
     cloudpickle.loads(cloudpickle.dumps(operator)).build()  # type: ignore[no-untyped-call]
+
+
+@pytest.mark.parametrize("name", [name for name in FORMS if name.startswith("trigger-")])
+def test_a_trigger_that_can_lose_records_of_a_window_without_end_may_be_reported(name: str) -> None:
+    """The list of such triggers in the grammar has all for which windowlib demands `leftovers: report`."""
+    trigger = FORMS[name]["windows"]["trigger"]
+    built = engine(pipeline(**FORMS[name]), COLUMNS).operator
+    assert isinstance(built, WindowSpec)
+    assert built.trigger is not None
+    reason = built.trigger.may_lose_data(allowed_lateness_ms=1)
+    try:
+        pipeline(windows={"global": {}, "trigger": trigger, "leftovers": "report"})
+    except SpecError as error:
+        assert "a global window never ends" in str(error)  # noqa: PT017
+        assert reason is None
 
 
 def test_every_form_has_a_fingerprint_of_its_own() -> None:
@@ -103,9 +119,27 @@ def test_repairs_survive_json_and_change_no_row(
     assert spec_fingerprint(written) == spec_fingerprint(pipeline())
 
 
-@pytest.mark.parametrize("part", [{"repair": {"mode": "off"}}, {"repair": {"mode": "auto"}}, {"publish": SETTLED}])
+UNWIND: Final = [{"$unwind": {"path": "$a", "preserveNullAndEmptyArrays": 1}}]
+ATLAS: Final = {
+    "$tumblingWindow": {"interval": {"size": 1, "unit": "hour"}, "pipeline": UNWIND},
+    "partition": "carrier",
+}
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"repair": {"mode": "off"}},
+        {"repair": {"mode": "auto"}},
+        {"publish": SETTLED},
+        {"windows": {"atlas": ATLAS}, "aggregates": {}},
+        {"windows": {"storm": {"length": {"ms": 1}, "time": "processing", "watermark_interval": "7s"}}},
+        {"watermark": {"kind": "column", "column": "reported_at", "emit": {"every": "5s"}}},
+        {"windows": {"global": {}, "leftovers": "fire"}},
+    ],
+)
 def test_a_stored_spec_keeps_what_an_earlier_version_accepted(part: dict[str, Any]) -> None:
-    """Windows that are never settled, and whose records are never late. Only a file can be corrected."""
+    """Keys without effect, as for windows that are never settled. Only a file can be corrected."""
     stored = json.loads(pipeline_to_json(pipeline(windows={"count": {"size": 3}}, watermark=None)))
     assert pipeline_from_json(json.dumps({**stored, **part}), source="ledger").windows is not None
 

@@ -90,6 +90,7 @@ def test_the_order_of_kafka_without_sources_is_refused(order: list[str]) -> None
 
 
 ATLAS: Final = {"interval": {"size": 1, "unit": "hour"}, "pipeline": [{"$group": {"_id": None, "n": {"$sum": 1}}}]}
+IDLE: Final = {"partitionIdleTimeout": {"size": 1, "unit": "hour"}}
 STORM: Final = {"length": "1h", "slide": "1h"}
 STREAMS: Final = {"column": "partition", "expected": ["0", "1"]}
 TUMBLING: Final = {"tumbling": {"size": "1h"}}
@@ -112,7 +113,10 @@ ONE_CLOCK: Final[dict[str, tuple[dict[str, Any], str]]] = {
         {"windows": {"storm": {**STORM, "streams": {"column": "partition"}}}}, "with the watermark of windows.storm"
     ),
     "storm on processing time": ({"windows": {"storm": {**STORM, "time": "processing"}}}, "with time: processing"),
-    "atlas": ({"windows": {"atlas": {"$tumblingWindow": ATLAS, "partition": "partition"}}}, r"with windows\.atlas"),
+    "atlas": (
+        {"windows": {"atlas": {"$tumblingWindow": ATLAS, "partition": "partition", "source": IDLE}}},
+        r"with windows\.atlas",
+    ),
 }  # fmt: skip
 PER_PARTITION: Final[dict[str, dict[str, Any]]] = {
     "ticks": {"watermark": {**BOUNDED, "emit": {"every": "1m"}}, "windows": TUMBLING},

@@ -111,6 +111,17 @@ def test_tables_that_are_newer_than_their_ledger_belong_to_a_copy(place: Place) 
     assert place.verified().findings == ()
 
 
+def test_a_ledger_that_is_gone_is_no_new_one(place: Place) -> None:
+    """An incomplete restore, or a rule that expires objects: the next run would begin at version 0, and publish."""
+    shutil.rmtree(place.uri)
+    for _ in range(2):
+        with pytest.raises(LedgerError, match=r"its head names version 3 .* ends at version 0\. Restore"):
+            place.write()
+    place.ledger.recover(who="ann", reason="lost")
+    place.write()
+    assert place.ledger.view().version > 0
+
+
 def test_a_loss_that_a_person_has_accepted_is_no_finding(place: Place) -> None:
     place.write(2)
     place.commit_rows(Head(version=4, tip="0" * 64))

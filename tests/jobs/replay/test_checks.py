@@ -3,12 +3,18 @@
 import json
 from pathlib import Path
 
+import pyarrow as pa
+import pytest
+
+from expectations.suites import RUN, Check, Suite, SuiteFile
 from jobs.lake.lake import Lake
 from jobs.ledger.view import RequestKind
 from jobs.pipeline.files import load_file
 from jobs.planning.request_context import Asked, context_of, open_request, open_request_context
-from jobs.replay.checks import load_checks
+from jobs.planning.suites import load_checks
+from jobs.replay.checks import prepare_checks
 from tests.support.fake_replay import PIPELINE
+from windowlib.errors import SpecError
 
 CHECK = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "total"}, "severity": "critical"}
 
@@ -32,3 +38,11 @@ def test_a_request_of_the_former_spec_finds_the_suites_beside_the_edited_file(tm
     checks = load_checks(stored.pipeline)
     assert checks is not None
     assert checks.path == suites / "sales.json"
+
+
+def test_a_suite_is_prepared_only_if_its_checks_fit_the_types_of_their_columns() -> None:
+    check = Check(index=0, type="expect_column_values_to_not_be_in_set", kwargs={"column": "total", "value_set": ["1"]})
+    suites = SuiteFile(path=Path("s"), suites={RUN: Suite(name="s", table=RUN, checks=(check,))}, content="")
+    prepare_checks(suites, {RUN: pa.schema({"total": pa.string()})}, confirm="none")
+    with pytest.raises(SpecError, match="column total is int64, and no value of it is equal to '1'"):
+        prepare_checks(suites, {RUN: pa.schema({"total": pa.int64()})}, confirm="none")

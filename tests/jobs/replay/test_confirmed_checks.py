@@ -22,8 +22,8 @@ from jobs.lake.store import table_columns
 from jobs.ledger.view import RequestKind
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.planning.request_context import RequestContext
+from jobs.planning.suites import checked_columns
 from jobs.replay import replayer, written
-from jobs.replay.checks import checked_columns
 from jobs.replay.computed import Computed
 from jobs.runs import CheckResult, Verdict
 from tests.support.clicks_log import PIPELINE, day_rows

@@ -7,6 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from jobs.spark.private_dir import private_directory
+from windowlib.errors import StoreError
+
 MAKE = """
 import sys
 from jobs.spark.private_dir import private_directory
@@ -45,6 +50,18 @@ def test_the_directory_is_private_and_removed_also_after_a_kill(tmp_path: Path) 
         process.communicate()
     assert list(tmp_path.iterdir()) == []
     assert not of_next.exists()
+
+
+def test_a_place_that_cannot_be_used_is_named_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "none"))
+    private_directory.cache_clear()
+    for _ in range(2):
+        with pytest.raises(
+            StoreError, match=r"in .*none: No such file or directory\. Name another one with SPARK_LOCAL"
+        ):
+            private_directory()
+    monkeypatch.undo()
+    private_directory.cache_clear()
 
 
 def test_the_directory_is_below_spark_local_dirs(tmp_path: Path) -> None:

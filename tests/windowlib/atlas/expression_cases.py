@@ -13,6 +13,9 @@ FEB_8 = 1_360_281_600_000  # 2013-02-08T00:00:00Z
 NOON = FEB_8 + 12 * 3_600_000
 
 
+NOON_DATE = {"$date": "2013-02-08T12:00:00Z"}
+
+
 def date(text: str) -> dict[str, str]:
     return {"$date": text}
 
@@ -51,6 +54,14 @@ ARITHMETIC: list[tuple[Any, Any]] = [
     ({"$add": [INT64_MAX, 1]}, 9.223372036854775807e18),
     ({"$add": ["$day", 1000]}, Date(1_360_326_897_789)),
     ({"$add": ["$day", 0.6]}, Date(1_360_326_896_790)),
+    ({"$add": [NOON_DATE, 0.5]}, Date(NOON + 1)),
+    ({"$add": [NOON_DATE, 0.49999999999999994]}, Date(NOON)),
+    ({"$add": [NOON_DATE, -2.5]}, Date(NOON - 3)),
+    ({"$add": [NOON_DATE, {"$numberDecimal": "2.5"}]}, Date(NOON + 2)),
+    ({"$add": [0.5, 0.5, NOON_DATE]}, Date(NOON + 1)),
+    ({"$add": [NOON_DATE, 0.5, 0.5]}, Date(NOON + 2)),
+    ({"$subtract": [NOON_DATE, 2.5]}, Date(NOON - 3)),
+    ({"$subtract": [NOON_DATE, {"$numberDecimal": "2.5"}]}, Date(NOON - 2)),
     ({"$subtract": ["$i", 2]}, 5),
     ({"$subtract": ["$day", "$day"]}, 0),
     ({"$subtract": ["$day", 789]}, Date(1_360_326_896_000)),
@@ -261,9 +272,11 @@ OBJECTS: list[tuple[Any, Any]] = [
     ({"$setField": {"field": "r", "input": "$o.q", "value": "$$REMOVE"}}, {}),
     ({"$unsetField": {"field": "r", "input": "$o.q"}}, {}),
     ({"$setUnion": ["$a", [1, 9]]}, [1, 2, 3, 9]),
+    ({"$setUnion": [[2, 1], [1.0]]}, [1, 2]),
     ({"$setUnion": ["$a", None]}, None),
     ({"$setIntersection": ["$a", [2.0, 3, 4]]}, [2, 3]),
-    ({"$setDifference": ["$a", [1]]}, [2, 3]),
+    ({"$setDifference": ["$a", [1]]}, [3, 2]),
+    ({"$setDifference": [[4, 1, 4.0, 3], [3]]}, [4, 1]),
     ({"$setEquals": ["$a", [1, 2, 3, 3]]}, True),
     ({"$setIsSubset": [[1], "$a"]}, True),
     ({"$allElementsTrue": ["$a"]}, True),
@@ -360,8 +373,15 @@ CONVERSIONS: list[tuple[Any, Any]] = [
     ({"$toDouble": "$dec"}, 1.1),
     ({"$toDecimal": "$i"}, Decimal(7)),
     ({"$toDecimal": "1.20"}, Decimal("1.20")),
+    ({"$toString": {"$toDecimal": 0.1}}, "0.100000000000000"),
+    ({"$toString": {"$toDecimal": 2.0}}, "2.00000000000000"),
+    ({"$toString": {"$convert": {"input": -123456789.01234567, "to": "decimal"}}}, "-123456789.012346"),
+    ({"$toString": {"$toDecimal": 0.0}}, "0"),
     ({"$toString": 2.0}, "2"),
     ({"$toString": 2.5}, "2.5"),
+    ({"$toString": 9007199254740993.0}, "9007199254740992"),
+    ({"$toString": 1e16}, "1e+16"),
+    ({"$toString": {"$numberDouble": "-0.0"}}, "-0"),
     ({"$toString": "$t"}, "true"),
     ({"$toString": "$day"}, "2013-02-08T12:34:56.789Z"),
     ({"$toString": {"$numberDouble": "-Infinity"}}, "-Infinity"),

@@ -85,6 +85,34 @@ def test_stage(pipeline: list[Any], wanted: list[Any]) -> None:
         assert same(results, wanted), results
 
 
+NESTED: list[dict[str, Any]] = [{"a": [[{"b": 1, "c": 2}], {"b": 3}, 4]}, {"a": 5}, {"a": []}]
+
+
+@pytest.mark.parametrize(
+    ("stage", "wanted"),
+    [
+        ({"$project": {"a.b": 1}}, [{"a": [[{"b": 1}], {"b": 3}]}, {}, {"a": []}]),
+        ({"$project": {"a.b": 0}}, [{"a": [[{"c": 2}], {}, 4]}, {"a": 5}, {"a": []}]),
+        ({"$unset": "a.b"}, [{"a": [[{"c": 2}], {}, 4]}, {"a": 5}, {"a": []}]),
+        (
+            {"$set": {"a.b": "x"}},
+            [{"a": [[{"b": "x", "c": 2}], {"b": "x"}, {"b": "x"}]}, {"a": {"b": "x"}}, {"a": []}],
+        ),
+        ({"$project": {"a.d": "x"}}, [{"a": [[{"d": "x"}], {"d": "x"}, {"d": "x"}]}, {"a": {"d": "x"}}, {"a": []}]),
+        (
+            {"$project": {"a.b": 1, "a.d": "x"}},
+            [{"a": [[{"b": 1, "d": "x"}], {"b": 3, "d": "x"}, {"d": "x"}]}, {"a": {"d": "x"}}, {"a": []}],
+        ),
+        ({"$unwind": "$a.b"}, []),
+    ],
+    ids=name_of,
+)
+def test_fields_inside_arrays(stage: Any, wanted: list[Any]) -> None:  # noqa: ANN401 - JSON
+    """As in MongoDB, stages that change fields go into arrays of arrays, and $unwind goes into no array."""
+    results, outcome = run([stage], NESTED)
+    assert (same(results, wanted), outcome.failures) == (True, []), results
+
+
 @pytest.mark.parametrize("name", STAGES)
 def test_every_stage_has_a_case(name: str) -> None:
     assert any(name in stage for pipeline, _ in CASES for stage in pipeline)
@@ -170,6 +198,11 @@ QUERIES: list[tuple[Any, list[int]]] = [
     ({"v": {"$all": [5, 8]}}, [5]),
     ({"v": {"$all": []}}, []),
     ({"v": {"$elemMatch": {"$gt": 5, "$lt": 9}}}, [5]),
+    ({"v": {"$elemMatch": {"$gte": 5}}}, [5]),
+    ({"v": {"$elemMatch": {"$not": {"$gte": 5}}}}, [7, 10]),
+    ({"v": {"$elemMatch": {"$eq": [5]}}}, [10]),
+    ({"v": {"$elemMatch": {"$size": 1}}}, [10]),
+    ({"v": {"$elemMatch": {"$elemMatch": {"$gte": 5}}}}, [10]),
     ({"v": {"$elemMatch": {"w": 5, "y": 1}}}, [7]),
     ({"v": {"$elemMatch": {"w": 5, "y": 2}}}, []),
     ({"v.w": 5, "v.y": 2}, [7]),

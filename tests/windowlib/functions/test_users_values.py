@@ -261,7 +261,7 @@ class Returns(KeyedProcessFunction):
         return self.value
 
 
-@pytest.mark.parametrize("value", [None, "AA1", b"x", {"flight": "AA1"}], ids=repr)
+@pytest.mark.parametrize("value", [None, "AA1", b"x", {"flight": "AA1"}, 5], ids=repr)
 def test_one_value_in_place_of_a_list_is_refused(value: object) -> None:
     with pytest.raises(SpecError, match=r"it must return a list of the values to emit: \[value\] for one"):
         KeyedProcessOperator(Returns(value)).process(Record("k", 0, 1))

@@ -50,6 +50,12 @@ class FiresForTheFirstEver(Trigger):
         return FIRE if is_new else CONTINUE
 
 
+class TakesANameOfTheOperator(Trigger):
+    def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:  # noqa: ARG002
+        ctx.state["finished"] = False
+        return CONTINUE
+
+
 class KeepsASet(Trigger):
     def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:  # noqa: ARG002
         ctx.state.setdefault("seen", set()).add(record.value)
@@ -97,6 +103,7 @@ class FiresTwice(EventTime):
     [
         (RemembersOnItself, "RemembersOnItself remembers nothing on itself"),
         (FiresForTheFirstEver, "outside the state"),
+        (TakesANameOfTheOperator, "ctx.state has 'finished' only after the trigger returned FINISH"),
         (KeepsASet, "is not JSON"),
         (ForgetsItsTimer, "no timer is left after its window"),
         (DoesNotWait, "waits_for_end"),

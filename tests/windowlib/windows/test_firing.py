@@ -1,11 +1,18 @@
 """How the operator fires windows: the order of its steps, and which pane is on time and which is the last."""
 
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
 from tests.support.harness import window_harness
 from windowlib.bounds import TimeWindow, Window
-from windowlib.records.records import LATE, Record
+from windowlib.functions.window_functions import Apply
+from windowlib.records.records import LATE, Pane, Record, Stored
 from windowlib.triggers.flink import CountReached
 from windowlib.triggers.protocol import CONTINUE, FIRE, Trigger, TriggerContext, TriggerResult
-from windowlib.windows.assigners import Global, Sliding, Tumbling
+from windowlib.windows.assigners import Global, Session, Sliding, Tumbling
+from windowlib.windows.evictors import Evictor, EvictorContext
 
 
 def test_a_record_is_assigned_added_and_passed_to_the_trigger_and_its_window_gets_a_cleanup_timer() -> None:
@@ -90,4 +97,59 @@ def test_if_a_trigger_fires_until_the_cleanup_only_the_pane_at_the_cleanup_is_th
         ("EARLY", False),
         ("ON_TIME", False),
         ("LATE", True),
+    ]
+
+
+FEW = Apply(lambda _key, _window, values: [sum(values)] if sum(values) < 3 or sum(values) > 4 else [])
+
+
+class KeepsFew(Evictor):
+    def keep_before(self, records: Sequence[Stored], window: Window, ctx: EvictorContext) -> Sequence[Stored]:  # noqa: ARG002
+        return [] if len(records) in {3, 4} else records
+
+
+@pytest.mark.parametrize(
+    "parts", [{"function": FEW}, {"evictor": KeepsFew(), "function": FEW}], ids=["function", "both"]
+)
+def test_a_firing_without_a_result_withdraws_the_pane_that_readers_see(parts: dict[str, Any]) -> None:
+    harness = window_harness(
+        assigner=Tumbling(size_ms=10), trigger=CountReached(1), leftovers="report", allowed_lateness_ms=5, **parts
+    )
+    for at_ms in range(5):
+        harness.record("a", 1, at_ms=at_ms)
+    harness.finish()
+    harness.check_resumable()
+    result, discarding = ("result", "accumulating"), ("result", "discarding")
+    withdrawn = ((), "superseded", "accumulating", 2)
+    panes = [(out.values, out.kind, out.mode, out.pane_index) for out in harness.outputs if isinstance(out, Pane)]
+    if "evictor" in parts:  # the third record evicts all three, so that two more are two
+        assert panes == [
+            (1, *result, 0),
+            (2, *result, 1),
+            withdrawn,
+            (1, *discarding, 3),
+            (2, "result", "accumulating", 4),
+        ]
+    else:
+        assert panes == [(1, *result, 0), (2, *result, 1), withdrawn, (5, *discarding, 3)]
+
+
+def test_a_session_whose_pane_is_withdrawn_is_not_withdrawn_again() -> None:
+    harness = window_harness(assigner=Session(gap_ms=3), function=FEW, trigger=CountReached(1), leftovers="report")
+    for at_ms in (0, 0, 0, 0, 2):
+        harness.record("a", 1, at_ms=at_ms)
+    kinds = [(out.window, out.kind, out.mode) for out in harness.outputs if isinstance(out, Pane)]
+    assert kinds[2:] == [(TimeWindow(0, 3), "superseded", "accumulating"), (TimeWindow(0, 5), "result", "accumulating")]
+
+
+def test_discarding_panes_are_not_withdrawn() -> None:
+    harness = window_harness(
+        assigner=Tumbling(size_ms=10), function=FEW, trigger=CountReached(1), leftovers="report",
+        accumulation="discarding",
+    )  # fmt: skip
+    for value in (1, 4, 2):
+        harness.record("a", value, at_ms=1)
+    assert [(out.values, out.kind) for out in harness.outputs if isinstance(out, Pane)] == [
+        (1, "result"),
+        (2, "result"),
     ]

@@ -179,6 +179,8 @@ def with_field(document: Document, names: Sequence[str], value: Value) -> Docume
 
 
 def _element_with(element: Value, names: Sequence[str], value: Value) -> Value:
+    if isinstance(element, list):
+        return [_element_with(inner, names, value) for inner in element]
     if isinstance(element, dict):
         return with_field(element, names, value)
     return element if value is MISSING else with_field({}, names, value)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from decimal import ROUND_CEILING, ROUND_DOWN, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
+from decimal import ROUND_CEILING, ROUND_DOWN, ROUND_FLOOR, ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal
 from typing import Final
 
 from windowlib.atlas.documents.documents import INT64_MAX, Date, Value, is_nothing, is_number
@@ -28,11 +28,11 @@ def _has_decimal(*values: Value) -> bool:
 
 
 def _ms(operator: str, value: Value) -> int:
-    """Return a number, rounded to whole milliseconds."""
+    """Return a number as whole milliseconds. As in MongoDB, half a ms of a double is rounded away from 0."""
     if not is_finite(value):
         raise fault(operator, value, "a finite number of ms beside a date")
-    ms: int = round(value)
-    return ms
+    rounding = ROUND_HALF_UP if isinstance(value, float) else ROUND_HALF_EVEN
+    return int(Decimal(value).to_integral_value(rounding))
 
 
 def date_of_ms(operator: str, ms: int) -> Date:
@@ -51,14 +51,16 @@ def _is_nan(value: Value) -> bool:
 
 
 def _add(*values: Value) -> Value:
-    dates = [value for value in values if isinstance(value, Date)]
-    numbers = [value for value in values if not isinstance(value, Date)]
-    if len(dates) > 1:
+    places = [place for place, value in enumerate(values) if isinstance(value, Date)]
+    if len(places) > 1:
         raise ExpressionFault("$add takes one date at most")
-    if not _checked("$add", *numbers):
+    if not _checked("$add", *(value for value in values if not isinstance(value, Date))):
         return None
-    total = NumberSum(numbers).sum()
-    return date_of_ms("$add", dates[0].ms + _ms("$add", total)) if dates else total
+    if not places:
+        return NumberSum(values).sum()
+    # As in MongoDB, the numbers before the date are rounded together, and each one after it alone.
+    before, date, after = values[: places[0]], values[places[0]], values[places[0] + 1 :]
+    return date_of_ms("$add", date.ms + sum(_ms("$add", number) for number in (NumberSum(before).sum(), *after)))
 
 
 def _subtract(left: Value, right: Value) -> Value:

@@ -68,15 +68,17 @@ def _to_decimal(value: Value) -> Decimal:
             raise fault("$toDecimal", value, "the text of a number")
         return DECIMAL128.create_decimal(value)
     if is_number(value) or isinstance(value, bool):
+        if isinstance(value, float) and value and isfinite(value):
+            return Decimal(f"{value:.14e}")  # 15 digits, as in MongoDB
         return DECIMAL128.create_decimal(int(value) if isinstance(value, bool) else value)
     raise fault("$toDecimal", value, "a number, its text, a boolean or a date")
 
 
 def double_text(number: float) -> str:
-    """Return a double as text: a whole number without a point, NaN and infinities with MongoDB's names."""
+    """Return a double as its shortest text: a whole number has no point, NaN and infinities have MongoDB's names."""
     if not isfinite(number):
         return "NaN" if number != number else "Infinity" if number > 0 else "-Infinity"  # noqa: PLR0124 - NaN
-    return str(int(number)) if number.is_integer() and abs(number) < 1e15 else repr(number)  # noqa: PLR2004 - digits
+    return repr(number).removesuffix(".0")
 
 
 def _to_string(value: Value) -> str:

@@ -1,4 +1,4 @@
-"""Operators over objects, and over arrays as sets. A set has each value once, in the order of BSON."""
+"""Operators over objects, and over arrays as sets. Of equal values, such as 1 and 1.0, a set has the first one."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
@@ -101,12 +101,19 @@ def _unset_field(*, field: Value, input: Value) -> Value:  # noqa: A002 - its na
 
 def distinct(values: Iterable[Value]) -> list[Value]:
     """Return the distinct values in the order of BSON."""
-    by_sort_key = {sort_key(value): value for value in values}
+    by_sort_key = _first_of_equal(values)
     return [by_sort_key[key] for key in sorted(by_sort_key)]
 
 
-def _keys(operator: str, array: Value) -> dict[tuple[object, ...], Value]:
-    return {sort_key(element): element for element in array_of(operator, array)}
+def _first_of_equal(values: Iterable[Value]) -> dict[SortKey, Value]:
+    by_sort_key: dict[SortKey, Value] = {}
+    for value in values:
+        by_sort_key.setdefault(sort_key(value), value)
+    return by_sort_key
+
+
+def _keys(operator: str, array: Value) -> dict[SortKey, Value]:
+    return _first_of_equal(array_of(operator, array))
 
 
 def _union(*arrays: Value) -> Value:
@@ -126,7 +133,7 @@ def _difference(left: Value, right: Value) -> Value:
     if is_nothing(left) or is_nothing(right):
         return None
     taken = _keys("$setDifference", right)
-    return distinct(value for key, value in _keys("$setDifference", left).items() if key not in taken)
+    return [value for key, value in _keys("$setDifference", left).items() if key not in taken]
 
 
 def _set_equals(*arrays: Value) -> bool:

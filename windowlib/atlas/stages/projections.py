@@ -1,9 +1,10 @@
 """The stages that change the fields of a document: $addFields, $project, $unset, $unwind, $replaceRoot, $redact."""
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
-from windowlib.atlas.documents.documents import MISSING, Document, Value, field_path, is_nothing, with_field
+from windowlib.atlas.documents.documents import MISSING, Document, Value, is_nothing, with_field
 from windowlib.atlas.documents.json_documents import is_typed
 from windowlib.atlas.documents.places import Json, Place
 from windowlib.atlas.expressions.expressions import compile_expression
@@ -94,14 +95,14 @@ def _without(document: Document, paths: list[Path]) -> Document:
 
 
 def _inclusion(leaves: list[tuple[Path, Json, Place]], *, keeps_id: bool) -> Stage:
-    taken = {path for path, inner, _ in leaves if _is_flag(inner) and inner}
+    taken = [path for path, inner, _ in leaves if _is_flag(inner) and inner]
     computed = [(path, compile_expression(inner, at)) for path, inner, at in leaves if not _is_flag(inner)]
     if keeps_id and all(path != ("_id",) for path, _ in computed):
-        taken.add(("_id",))
-    tree = _tree(taken)
+        taken.append(("_id",))
+    kept_fields = _Kept.of(taken, [path for path, _ in computed])
 
     def change(scope: Scope) -> Iterator[Document]:
-        document = _kept(scope.root, tree)
+        document = kept_fields.of_document(scope.root)
         for path, expression in computed:
             document = with_field(document, path, expression(scope))
         yield document
@@ -109,37 +110,56 @@ def _inclusion(leaves: list[tuple[Path, Json, Place]], *, keeps_id: bool) -> Sta
     return each("$project", change)
 
 
-Tree = dict[str, "Tree | None"]
+@dataclass(slots=True)
+class _Kept:
+    """What $project keeps of a field: all of it, or the named fields of the objects and arrays in it."""
+
+    fields: "dict[str, _Kept]"
+    is_whole: bool = False
+    is_filled: bool = False
+    """Fields inside are computed, also in place of a value that is no object."""
+
+    @classmethod
+    def of(cls, taken: list[Path], computed: list[Path]) -> "_Kept":
+        """Return what a document keeps of its own. Computed fields are not kept, but the objects around them are."""
+        root = cls({})
+        for path in taken:
+            root._at(path).is_whole = True
+        for path in computed:
+            for depth in range(1, len(path)):
+                root._at(path[:depth]).is_filled = True
+        return root
+
+    def _at(self, path: Path) -> "_Kept":
+        inner = self
+        for name in path:
+            inner = inner.fields.setdefault(name, _Kept({}))
+        return inner
+
+    def of_document(self, document: Document) -> Document:
+        """Return the fields of a document that are kept."""
+        fields, result = self.fields, {}
+        for name, field in document.items():
+            if name in fields and (kept := fields[name].of_value(field)) is not MISSING:
+                result[name] = kept
+        return result
+
+    def of_value(self, value: Value) -> Value:
+        """Return what is kept of a field's value, or MISSING."""
+        if self.is_whole:
+            return value
+        if isinstance(value, dict):
+            return self.of_document(value)
+        if isinstance(value, list):
+            return [kept for kept in map(self.of_value, value) if kept is not MISSING]
+        return {} if self.is_filled else MISSING
 
 
-def _tree(paths: set[Path]) -> Tree:
-    """Return paths as nested names. None below a name keeps the whole field."""
-    tree: Tree = {}
-    for path in sorted(paths):
-        node = tree
-        for name in path[:-1]:
-            inner = node.setdefault(name, {})
-            if inner is None:
-                break
-            node = inner
-        else:
-            node.setdefault(path[-1], None)
-    return tree
-
-
-def _kept(value: Document, tree: Tree) -> Document:
-    result: Document = {}
-    for name, field in value.items():
-        if name not in tree:
-            continue
-        inner = tree[name]
-        if inner is None:
-            result[name] = field
-        elif isinstance(field, dict):
-            result[name] = _kept(field, inner)
-        elif isinstance(field, list):
-            result[name] = [_kept(element, inner) for element in field if isinstance(element, dict)]
-    return result
+def _at_objects(value: Value, path: Path) -> Value:
+    """Return the value at a path that goes through objects only, not through arrays."""
+    for name in path:
+        value = value.get(name, MISSING) if isinstance(value, dict) else MISSING
+    return value
 
 
 def unwind(argument: Json, place: Place) -> Stage:
@@ -155,7 +175,7 @@ def unwind(argument: Json, place: Place) -> Stage:
 
     def change(scope: Scope) -> Iterator[Document]:
         document = scope.root
-        value = field_path(document, path)
+        value = _at_objects(document, path)
         if is_nothing(value) or value == []:
             if preserves:
                 kept = with_field(document, path, MISSING) if value == [] else document

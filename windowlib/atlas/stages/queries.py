@@ -28,9 +28,16 @@ from windowlib.errors import SpecError
 
 Query = Callable[[Scope], bool]
 Condition = Callable[[list[Value]], bool]
-"""Tests all values at a path."""
+"""Tests all values at a path. If they are `_Elements`, an array among them is tested as a whole only."""
 Test = Callable[[Value], bool]
 """Tests one value."""
+
+
+class _Elements(list[Value]):
+    """Elements of an array, which $elemMatch tests alone."""
+
+    __slots__ = ()
+
 
 LOGICAL: Final = ("$and", "$or", "$nor", "$expr")
 _TYPE_NUMBERS: Final = {
@@ -98,6 +105,8 @@ def _some(test: Test) -> Condition:
     """Return the condition that some value, or an element of it, passes a test."""
 
     def holds(values: list[Value]) -> bool:
+        if isinstance(values, _Elements):
+            return any(map(test, values))
         return any(test(value) or (isinstance(value, list) and any(map(test, value))) for value in values)
 
     return holds
@@ -195,7 +204,7 @@ def _element_match(operand: Json, place: Place) -> Condition:
     if _has_operators(operand) and not any(name in LOGICAL for name in operand):
         condition = _condition(operand, place)
         return lambda values: any(
-            condition([element]) for value in values if isinstance(value, list) for element in value
+            condition(_Elements([element])) for value in values if isinstance(value, list) for element in value
         )
     query = compile_query(operand, place)
     return lambda values: any(

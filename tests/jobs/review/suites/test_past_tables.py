@@ -5,8 +5,8 @@ from pathlib import Path
 
 from expectations.suites import WINDOW_OUTPUTS
 from jobs.ledger.view import RequestKind
+from jobs.planning.suites import checked_columns
 from jobs.reading.verify import Span
-from jobs.replay.checks import checked_columns
 from jobs.review.suites.history import PastTables, whole_history
 from tests.support.day_chains import Place, Put, run
 from tests.support.replays import pipeline_of

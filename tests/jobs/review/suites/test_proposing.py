@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from expectations.loader import check_suite_file
 from expectations.slices import check_slices
 from expectations.suites import RUN, Check, Suite, SuiteFile
 from jobs.new_file import write_new
-from jobs.replay.checks import checked_columns
+from jobs.planning.suites import checked_columns
 from jobs.review.suites.probes import MAX_VALUES
 from jobs.review.suites.proposing import Proposal, propose
 from jobs.review.suites.ranges import Kind, Past, Rule, limits, quantile
@@ -181,3 +182,25 @@ def test_no_history_is_refused_and_no_file_is_overwritten(tmp_path: Path) -> Non
     with pytest.raises(RequestError, match="cannot be written"):
         write_new(tmp_path / "absent" / "suite.json", "three")
     assert [one.name for one in tmp_path.iterdir()] == ["suite.json"]
+
+
+def with_key(past: MemoryTables, values: pa.Array) -> MemoryTables:
+    """Return a past whose rows have other keys, and decimal totals."""
+    totals = pa.array(range(len(values)), pa.int64()).cast(pa.decimal128(38, 2))
+    columns = {"key": values, "total": totals, "kind": pa.array(["result"] * len(values))}
+    return replace(past, outputs=pa.table(dict(zip(OUTPUTS.names, past.outputs.columns, strict=True)) | columns))
+
+
+def test_dates_and_decimals_are_proposed_and_other_types_named() -> None:
+    past = random_past(random.Random(5), 16, rows_max=8, rows_at_once=10)
+    numbers = pa.array(range(past.outputs.num_rows), pa.int32())
+    dates = propose(sales(), with_key(past, numbers.cast(pa.date32())))
+    proposed = {(one["type"], one["kwargs"].get("column")) for one in dates.document["window_outputs"]["expectations"]}
+    unique = "expect_compound_columns_to_be_unique"
+    assert {(unique, None), ("expect_column_mean_to_be_between", "total")} <= proposed
+    assert dates.not_proposed == ()
+    others = propose(sales(), with_key(past, numbers.cast(pa.string()).cast(pa.binary())))
+    assert others.not_proposed == (
+        f"window_outputs: {unique} of key, shop, window_start, window_end, pane_index, kind",
+    )
+    assert others.document["run"]["meta"]["not_proposed"] == list(others.not_proposed)

@@ -16,6 +16,7 @@ from jobs.review.suites.trying import Present, try_suite
 from jobs.runs import JUDGED, CheckResult, Counts, Verdict
 from tests.support.fuzzing import seeds
 from tests.support.past_runs import MemoryTables, random_past, staged
+from windowlib.errors import SpecError
 
 
 def random_file(chance: random.Random) -> SuiteFile:
@@ -129,3 +130,12 @@ def test_the_history_of_a_proposal_is_published_not_waived_and_of_one_spec() -> 
     )
     assert whole_history("sales", view, Span()).slice_ids == tuple(ids[1:])
     assert good_history("sales", view, Span(from_ms=runs[3].result.slice.start_ms)).slice_ids == (ids[3],)
+
+
+def test_a_suite_that_does_not_fit_the_types_of_its_columns_is_not_tried() -> None:
+    past = random_past(random.Random(3), 2, rows_max=4, rows_at_once=3)
+    kwargs = {"column": "late", "value_set": ["1"]}
+    misfit = Check(index=0, type="expect_column_values_to_not_be_in_set", kwargs=kwargs)
+    suites = SuiteFile(path=Path("s"), suites={RUN: Suite(name="r", table=RUN, checks=(misfit,))}, content="{}")
+    with pytest.raises(SpecError, match="column late is int64"):
+        try_suite(suites, Present(suites=None, fingerprint="none", fail_on="critical"), past, fail_on="info")

@@ -7,16 +7,16 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning.request_context import RequestContext
 
 
-def suite_fingerprint(pipeline: Pipeline) -> str | None:
-    """Return the fingerprint of the suites as they are now; None for a pipeline without `quality`.
+def suite_fingerprint(pipeline: Pipeline) -> str:
+    """Return the fingerprint of the suites as they are now. A pipeline without `quality` has one, too.
 
     Raises:
         SpecError: the suite file is wrong.
     """
-    from jobs.replay.checks import load_checks
+    from jobs.planning.suites import load_checks
 
     suites = load_checks(pipeline)
-    return None if suites is None else checks_fingerprint(pipeline, suites.document)
+    return checks_fingerprint(pipeline, None if suites is None else suites.document)
 
 
 def with_checks(work: RequestContext) -> RequestContext:

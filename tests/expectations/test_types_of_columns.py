@@ -1,0 +1,148 @@
+"""A suite with a check that the types of its columns make pass or break in every slice is refused."""
+
+from datetime import date
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from expectations.arrow_slices import ArrowSlices
+from expectations.compiled.compiler import compile_check
+from expectations.compiled.misfits import refuse_misfits
+from expectations.runner import validate
+from expectations.slices import check_slices
+from expectations.suites import Check, Suite
+from windowlib.errors import SpecError
+
+SCHEMA = pa.schema(
+    {
+        "amount": pa.decimal128(18, 2), "day": pa.date32(), "at": pa.timestamp("us", tz="UTC"), "text": pa.string(),
+        "whole": pa.int64(), "flag": pa.bool_(), "parts": pa.list_(pa.int64()), "unknown": pa.null(),
+    }
+)  # fmt: skip
+COUNT = "expect_table_row_count_to_equal"
+NOT_IN = "expect_column_values_to_not_be_in_set"
+BETWEEN = "expect_column_values_to_be_between"
+REGEX = "expect_column_values_to_match_regex"
+UNLIKE = "expect_select_column_values_to_be_unique_within_record"
+
+
+def suite_of(*checks: tuple[str, dict[str, Any]]) -> Suite:
+    made = tuple(Check(index=index, type=kind, kwargs=kwargs) for index, (kind, kwargs) in enumerate(checks))
+    return Suite(name="money", table="window_outputs", checks=made)
+
+
+def where(column: str, operator: str, /, parameter: object) -> tuple[str, dict[str, Any]]:
+    condition = {"type": "comparison", "column": {"name": column}, "operator": operator, "parameter": parameter}
+    return COUNT, {"value": 0, "row_condition": {"type": "and", "conditions": [condition]}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "kwargs", "problem"),
+    [
+        (
+            *where("day", "==", "2026-01-01"),
+            "column day is date32[day], which row_condition compares",
+        ),
+        (*where("day", "!=", "2026-01-01"), "never equal"),
+        (*where("at", "==", "2026-01-01T00:00:00+00:00"), "never equal"),
+        (*where("at", "IN", ["2026-01-01T00:00:00"]), "never equal; write a range: bounds such as"),
+        (*where("at", ">=", "2026-01-01"), "write a range"),
+        (*where("at", ">=", 1767225600000), "write a range"),
+        (*where("amount", "==", "1.10"), "never equal; write numbers"),
+        (*where("whole", "IN", ["1"]), "never equal; write numbers"),
+        (*where("flag", "==", "true"), "never equal; write numbers"),
+        (*where("text", "==", 1), "never equal; write texts"),
+        (*where("parts", "==", 1), "only its nulls can be checked"),
+        (NOT_IN, {"column": "day", "value_set": ["2026-01-01"]}, "no value of it is equal to '2026-01-01'"),
+        (NOT_IN, {"column": "at", "value_set": ["2026-01-01"]}, "no value of it is equal"),
+        (NOT_IN, {"column": "text", "value_set": [1]}, "column text is string, and no value of it is equal to 1"),
+        (NOT_IN, {"column": "whole", "value_set": ["1"]}, "no value of it is equal to '1'"),
+        (BETWEEN, {"column": "day", "min_value": 0}, "cannot be compared with min_value = 0"),
+        (BETWEEN, {"column": "whole", "max_value": "2026-01-01T00:00:00"}, "cannot be compared with max_value"),
+        ("expect_column_mean_to_be_between", {"column": "text", "min_value": 1}, "cannot be compared"),
+        (REGEX, {"column": "amount", "regex": "1"}, "engines write such values in different ways"),
+        (UNLIKE, {"column_list": ["text", "whole"]}, "text is string, whole is int64; name columns of one kind"),
+    ],
+)
+def test_a_check_that_does_not_fit_its_columns_is_refused(kind: str, kwargs: dict[str, Any], problem: str) -> None:
+    with pytest.raises(SpecError) as refused:
+        refuse_misfits(suite_of((kind, kwargs)), SCHEMA)
+    assert str(refused.value).startswith(f"suite money of window_outputs: expectation 0 {kind}: ")
+    assert problem in str(refused.value)
+
+
+def test_a_check_that_fits_its_columns_is_accepted() -> None:
+    fitting = suite_of(
+        where("amount", "==", 1.1),
+        where("at", ">=", "2026-01-01T00:00:00+00:00"),
+        where("day", "<", "2026-01-01T00:00:00+00:00"),
+        where("flag", "==", parameter=True),
+        where("text", "IN", ["2026-01-01"]),
+        where("unknown", "==", "1"),
+        where("absent", "==", "1"),
+        (NOT_IN, {"column": "amount", "value_set": [1.1]}),
+        (NOT_IN, {"column": "flag", "value_set": [1]}),
+        (BETWEEN, {"column": "day", "min_value": "2026-01-01T00:00:00"}),
+        (UNLIKE, {"column_list": ["whole", "amount"]}),
+        (REGEX, {"column": "whole", "regex": "1"}),
+    )
+    refuse_misfits(fitting, SCHEMA)
+
+
+AMOUNTS = [Decimal("1.10"), Decimal("2.50"), None, Decimal("0.30")]
+TABLE = pa.table(
+    {
+        "amount": pa.array(AMOUNTS, pa.decimal128(38, 2)),
+        "day": pa.array([date(2026, 1, 1), None, date(2026, 1, 2), date(2026, 1, 3)]),
+    }
+)
+
+
+@pytest.mark.gx
+@pytest.mark.parametrize(
+    ("kind", "kwargs", "passes"),
+    [
+        (NOT_IN, {"column": "amount", "value_set": [1.1]}, False),
+        ("expect_column_values_to_be_in_set", {"column": "amount", "value_set": [1.1, 2.5, 0.3]}, True),
+        ("expect_column_mean_to_be_between", {"column": "amount", "min_value": 1.3, "max_value": 1.3}, True),
+        ("expect_column_sum_to_be_between", {"column": "amount", "max_value": 3}, False),
+        ("expect_column_stdev_to_be_between", {"column": "amount", "max_value": 2}, True),
+        (BETWEEN, {"column": "amount", "max_value": 2.5, "min_value": 0.3}, True),
+        (BETWEEN, {"column": "day", "max_value": "2026-01-03T00:00:00"}, True),
+        (BETWEEN, {"column": "day", "max_value": "2026-01-02T12:00:00"}, False),
+        ("expect_column_values_to_be_unique", {"column": "day"}, True),
+        (COUNT, {"value": 1, "row_condition": where("amount", "==", 1.1)[1]["row_condition"]}, True),
+    ],
+)
+def test_decimals_are_numbers_and_dates_are_times_for_both_engines(
+    kind: str, kwargs: dict[str, Any], *, passes: bool
+) -> None:
+    suite, table = suite_of((kind, kwargs)), ArrowSlices(TABLE, np.zeros(4, dtype=np.int64), 1)
+    refuse_misfits(suite, TABLE.schema)
+    assert compile_check(suite.checks[0], TABLE.schema, 1) is not None
+    [[compiled]] = check_slices(suite, table)
+    [asked] = validate(suite.table, table.frame(0, TABLE.column_names), suite)
+    assert (compiled.success, compiled.exception) == (asked.success, asked.exception) == (passes, None)
+    assert compiled.observed == asked.observed
+
+
+def test_decimals_of_more_digits_than_a_double_has_are_different_values() -> None:
+    values = [Decimal("12345678901234567890.01"), Decimal("12345678901234567890.02")]
+    table = pa.table({"amount": pa.array(values, pa.decimal128(38, 2))})
+    suite = suite_of(
+        ("expect_column_values_to_be_unique", {"column": "amount"}),
+        ("expect_column_unique_value_count_to_be_between", {"column": "amount", "min_value": 2}),
+    )
+    [outcomes] = check_slices(suite, ArrowSlices(table, np.zeros(2, dtype=np.int64), 1))
+    assert [outcome.success for outcome in outcomes] == [True, True]
+
+
+@pytest.mark.gx
+def test_a_sum_of_integers_does_not_wrap_around() -> None:
+    table = pa.table({"n": pa.array([2**62] * 4)})
+    suite = suite_of(("expect_column_sum_to_be_between", {"column": "n", "max_value": 1e18}))
+    [[outcome]] = check_slices(suite, ArrowSlices(table, np.zeros(4, dtype=np.int64), 1))
+    assert (outcome.success, outcome.exception, outcome.observed) == (False, None, f'{{"value":{2**64}}}')
