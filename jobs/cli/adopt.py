@@ -20,7 +20,10 @@ from jobs.planning.request_context import Asked, RequestContext
 from jobs.planning.spec_changes import border_warning, spec_changes
 from jobs.planning.steps import Ask
 from jobs.planning.suite_fingerprint import with_checks
+from jobs.reading.stored_tables import spec_of
+from jobs.replay.suite_fingerprint import with_checks
 from jobs.runs import SHOWN_DIGITS, Slice
+from jobs.runs import Slice
 from windowlib.errors import RequestError
 
 
@@ -58,18 +61,19 @@ def adopt_command(  # noqa: PLR0913 - one parameter per option
     """
     pipeline = places.pipeline(pipeline_name)
     work = with_checks(places.request_context(pipeline))
-    published, _ = on_published_spec(work)
     slices, view = _slices(work, from_text), work.ledger.view()
-    chain = (view.published_chain_run(slice_.slice_id) for slice_ in slices)
-    if {run.result.spec_fingerprint for run in chain if run is not None} == {spec_fingerprint(pipeline)}:
+    chain = filter(None, (view.published_chain_run(slice_.slice_id) for slice_ in slices))
+    other = next((run for run in chain if run.result.spec_fingerprint != spec_fingerprint(pipeline)), None)
+    if other is None:
         line = f"{pipeline.name}: the published chain has the spec of {pipeline.source} already."
         return options.answer(as_json, {"pipeline": pipeline.name, "changes": []}, line)
     told = options.err() if as_json else options.out()
-    changes = spec_changes(published.pipeline, pipeline)
+    before = spec_of(view, other)
+    changes = spec_changes(before, pipeline)
     for line in changes:
         options.say(line, console=told)
     border = border_warning(changes, first=slices[0], published=view.slices[next(iter(view.published))])
-    stopped = stopped_readers(places.chosen(None).good, work.lake, before=published.pipeline, after=pipeline)
+    stopped = stopped_readers(places.chosen(None).good, work.lake, before=before, after=pipeline)
     for line in (*filter(None, [border]), *stopped):
         options.complain(f"warning: {line}")
     warm_up = restart_of(work, slices, master=master)

@@ -13,14 +13,10 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import show_instant, slice_of_id
 from jobs.plain_text import counted, escaped_json
 from jobs.planning.published_spec import on_published_spec
-from jobs.reading.plain_values import plain
 from jobs.reading.plain_values import plain, rows_of
-from jobs.reading.published import published_runs, read_published
 from jobs.reading.published import read_published
-from jobs.reading.stored_tables import own_columns, spec_of
 from jobs.reading.stored_tables import spec_of
 from jobs.storage import is_remote
-from windowlib.records.tables import WINDOW_OUTPUTS
 
 if TYPE_CHECKING:
     import pyarrow as pa

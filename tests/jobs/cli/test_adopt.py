@@ -135,6 +135,14 @@ def test_an_edit_that_may_change_windows_over_the_border_is_told(
     assert "twice" not in published.err
 
 
+def test_an_adoption_that_begins_earlier_tells_the_changes_of_the_slices_before(published: Shell) -> None:
+    write(published, "1h")
+    assert published("adopt", "sales") == 0, published.err
+    assert published("adopt", "sales", "--dry-run", "--from", day(1)) == 0, published.err
+    assert "windows.allowed_lateness: 0s -> 1h" in published.out
+    assert "may see records of windows that are open there twice" in " ".join(published.err.split())
+
+
 def test_outputs_of_the_earlier_spec_are_shown_beside_those_of_the_new_one(published: Shell) -> None:
     write(published, "0s", **{"aggregates: {n:": "aggregates: {m:"})
     assert published("adopt", "sales") == 0, published.err
