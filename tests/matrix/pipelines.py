@@ -18,7 +18,6 @@ from jobs.pipeline.models.pipeline import Pipeline
 from tests.matrix.log import COLUMNS, HOURS, TABLE
 from tests.matrix.pairs import Choice, Pair, Pairs
 from windowlib.errors import SpecError
-from windowlib.windows.declared_functions import KeyedProcessSpec
 
 _FORMS: Final[Mapping[str, Any]] = yaml.safe_load((Path(__file__).parent / "forms.yaml").read_text(encoding="utf-8"))
 _ARRIVALS: Final = {"given": {"arrival_time": {"column": "arrived_ms", "unit": "ms"}}, "absent": {}}
@@ -117,8 +116,6 @@ class Matrix:
             run = engine(pipeline, COLUMNS)
         except SpecError:
             return None
-        if isinstance(run.operator, KeyedProcessSpec) and getattr(run.operator.function, "missing", ()):
-            return None  # its function sets timers of both times
         return whole, pipeline, run
 
 
@@ -140,6 +137,8 @@ def factors(family: str) -> dict[str, tuple[str, ...]]:
         beside["compute"] = tuple(_FORMS["compute"])
     if family in ("windows", "process"):
         beside |= {"watermark": tuple(_FORMS["watermark"]), "semantics": tuple(_FORMS["semantics"])}
+    if family == "process":  # its function sets timers of both times
+        beside |= {"arrival": ("given",), "watermark": tuple(form for form in _FORMS["watermark"] if form != "none")}
     return own | beside
 
 
