@@ -36,7 +36,7 @@ FORMATS = ("parquet", "csv", "delta")
     "windows_text",
     default=None,
     metavar="A..B",
-    help="Write only the windows that start in [A, B). A and B are dates or times.",
+    help="Write only the windows that start in [A, B). A and B are dates or times in the time zone of the slices.",
 )
 @options.json_option
 @options.existing_place_options

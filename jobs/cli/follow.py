@@ -13,7 +13,7 @@ from jobs.orchestration.following import following, readers_of, slices_to_follow
 from jobs.orchestration.requests import Staging
 from jobs.planning.plan import Plan
 from jobs.planning.request_context import Asked
-from windowlib.errors import RequestError
+from windowlib.errors import HindcastError
 
 
 @click.command(
@@ -55,20 +55,20 @@ def follow_command(  # noqa: PLR0913 - one parameter per option
         try:
             work, warnings = following(places.request_context(reader))
             slices, left_out = slices_to_follow(work)
-        except RequestError as error:  # the others are still followed (law L10)
+            for warning in (*warnings, *left_out):
+                options.complain(f"warning: {warning}")
+            asked = Asked(
+                from_ms=slices[0].start_ms,
+                to_ms=slices[-1].end_ms,
+                who=options.who(),
+                reason=reason or f"follows the publications of {reader.log.pipeline}",
+            )
+            status = run_asked(work, asked, staging=Staging(), publishes=not no_publish, master=master, shown=shown)
+        except HindcastError as error:  # the others are still followed (law L10)
             options.complain(f"{reader.name}: {error}")
             stopped.add(reader.name)
             exit_status = options.REFUSED
             continue
-        for warning in (*warnings, *left_out):
-            options.complain(f"warning: {warning}")
-        asked = Asked(
-            from_ms=slices[0].start_ms,
-            to_ms=slices[-1].end_ms,
-            who=options.who(),
-            reason=reason or f"follows the publications of {reader.log.pipeline}",
-        )
-        status = run_asked(work, asked, staging=Staging(), publishes=not no_publish, master=master, shown=shown)
         if no_publish or status != options.OK:
             stopped.add(reader.name)
     return options.REFUSED if stopped and not no_publish else exit_status

@@ -1,6 +1,7 @@
 """The commands that read stored rows: show and report."""
 
 from collections.abc import Mapping, Sequence
+from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +13,14 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import show_instant, slice_of_id
 from jobs.plain_text import counted, escaped_json
 from jobs.planning.published_spec import on_published_spec
+from jobs.reading.plain_values import plain
 from jobs.reading.plain_values import plain, rows_of
+from jobs.reading.published import published_runs, read_published
 from jobs.reading.published import read_published
+from jobs.reading.stored_tables import own_columns, spec_of
 from jobs.reading.stored_tables import spec_of
 from jobs.storage import is_remote
+from windowlib.records.tables import WINDOW_OUTPUTS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -171,6 +176,8 @@ def cell(value: object) -> str:
     """Return a value as the cell of a table; empty for null."""
     if value is None:
         return ""
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return value.isoformat()
     if hasattr(value, "strftime"):
         return f"{value:%Y-%m-%d %H:%M:%S}".removesuffix(":00")
     if isinstance(value, list | dict | bytes):

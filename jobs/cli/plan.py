@@ -17,7 +17,7 @@ from jobs.planning.request_context import RequestContext
 from jobs.planning.steps import Ask
 from jobs.planning.suite_fingerprint import with_checks
 from jobs.runs import Slice, WarmUp
-from windowlib.errors import RequestError
+from windowlib.errors import HindcastError
 
 if TYPE_CHECKING:
     from jobs.review.execution import Execution
@@ -138,7 +138,7 @@ def plan_command(  # noqa: PLR0913 - one parameter per option
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoPlanYet:
-    """Why a pipeline that reads another one has no plan: the other one has published nothing that it could read."""
+    """Why a pipeline that reads another one has no plan, such as that the other one has published nothing."""
 
     pipeline: str
     why: str
@@ -152,7 +152,7 @@ def downstream_plans(places: options.Places, name: str) -> list[Plan | NoPlanYet
     """Return the plans of the pipelines that read a pipeline, directly or not, for what is published now.
 
     Raises:
-        SpecError, LogError, RequestError: as for `RequestContext.plan`, or pipelines read each other.
+        SpecError: pipelines read each other.
     """
     from jobs.orchestration.following import following, readers_of, slices_to_follow
     from jobs.planning.change_reach import with_reach
@@ -162,10 +162,10 @@ def downstream_plans(places: options.Places, name: str) -> list[Plan | NoPlanYet
         try:
             work, warnings = following(places.request_context(reader))
             slices, left_out = slices_to_follow(work)
-        except RequestError as error:
+            planned = with_reach(work.pipeline, work.plan(work.ledger.view(), Ask(slices=slices)))
+        except HindcastError as error:
             plans.append(NoPlanYet(pipeline=reader.name, why=str(error)))
         else:
-            planned = with_reach(work.pipeline, work.plan(work.ledger.view(), Ask(slices=slices)))
             plans.append(replace(planned, warnings=(*warnings, *left_out, *planned.warnings)))
     return plans
 

@@ -3,12 +3,13 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import date, timedelta
 from pathlib import Path
 from random import Random
 
 import pytest
 
+from jobs.cli.inspect import cell
 from jobs.replay import replayer
 from jobs.replay.orders import Replayer
 from jobs.replay.replayer import replay_chunk
@@ -132,6 +133,23 @@ def test_an_edit_that_may_change_windows_over_the_border_is_told(
     assert key is None or (f"warning: {key}" in told and f"--from {day(0)}" in told)
     assert published("adopt", "sales", "--dry-run", "--from", day(0)) == 0, published.err
     assert "twice" not in published.err
+
+
+def test_outputs_of_the_earlier_spec_are_shown_beside_those_of_the_new_one(published: Shell) -> None:
+    write(published, "0s", **{"aggregates: {n:": "aggregates: {m:"})
+    assert published("adopt", "sales") == 0, published.err
+    assert published("show", "sales", "--limit", "0") == 0
+    assert f"sales: 0 of {(rows := len(shown_rows(published)))} rows at ledger version" in published.out
+    assert published("show", "sales", "--limit", str(rows)) == 0
+    assert published.out.splitlines()[1].split() == ["k", "window", "m", "n", "slice"]
+    assert cell(date(2024, 1, 2)) == "2024-01-02", "as explain --window takes the value of a key"
+
+
+def shown_rows(shell: Shell) -> list[str]:
+    out = shell.out
+    assert shell("show", "sales", "--json") == 0
+    rows, shell.out = shell.out.splitlines(), out
+    return rows
 
 
 def test_a_repair_is_shown_made_and_gone(published: Shell) -> None:

@@ -145,14 +145,24 @@ def test_an_edit_of_a_reader_waits_for_its_adoption(shell: Shell, monkeypatch: p
 
 
 def test_a_reader_that_cannot_follow_does_not_stop_the_others(shell: Shell) -> None:
-    """The published chain of pairs reads days, and its edited file, with other windows, reads hours."""
+    """The published chain of pairs reads days, and its edited file, with other windows, reads hours.
+
+    Another reader has other slices, and one names a column that hours does not have.
+    """
     first = str(FIRST)
     assert shell("run", "hours", "--from", first, "--to", str(FIRST + timedelta(days=1))) == 0, shell.err
     assert shell("follow", "hours") == 0, shell.err
     for name in ("pairs", "zeros"):
         text = READER.replace("NAME", name).replace("READS", "hours").replace("SIZE", "3d")
         (shell.root / "pipelines" / f"{name}.yaml").write_text(text)
+    for name, old, new in (("cut", "key: [k]", "slice: {every: 1h}, key: [k]"), ("column", "sum: n", "sum: nosuch")):
+        text = READER.replace("NAME", name).replace("READS", "hours").replace("SIZE", "3d").replace(old, new)
+        (shell.root / "pipelines" / f"{name}.yaml").write_text(text)
+    plans = shell.json("plan", "hours", "--from", first, "--to", str(FIRST + timedelta(days=1)), "--with-downstream")
+    assert [plan["pipeline"] for plan in plans["downstream"]] == ["column", "cut", "days", "pairs", "zeros"]
     assert shell("follow", "hours") == 1
+    assert "has no column 'nosuch'" in shell.err
+    assert "the slices must be those of pipeline hours" in " ".join(shell.err.split())
     assert "pairs: the published chain of pipeline pairs does not read hours" in " ".join(shell.err.split())
     assert shell.json("status", "zeros")["pipelines"][0]["published"]["slices"] == 1
 

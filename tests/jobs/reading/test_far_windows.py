@@ -33,7 +33,7 @@ def test_instants_outside_of_a_datetimes_years_are_texts() -> None:
     instants = pa.array([MS_OF_9999 + 86_400_000, MS_OF_YEAR_1 - 1_000, 0, None], pa.timestamp("ms", "UTC"))
     nested = pa.array([[{"at": MS_OF_YEAR_1 - 1_000}], [], None, [None]], pa.list_(pa.struct({"at": instants.type})))
     table = pa.table({"at": instants, "all": nested, "n": pa.array([1, 2, 3, 4])})
-    texts = ["10000-01-01T00:00:00.000Z", "0000-12-31T23:59:59.000Z"]
+    texts = ["10000-01-01T00:00:00Z", "0000-12-31T23:59:59Z"]
     assert rows_of(table) == [
         {"at": texts[0], "all": [{"at": texts[1]}], "n": 1},
         {"at": texts[1], "all": [], "n": 2},
