@@ -10,7 +10,7 @@ from jobs.engine.placed_errors import PlacedSpecError
 from jobs.engine.user_functions import Functions
 from jobs.pipeline.models.grammar import FunctionGrammar
 from jobs.pipeline.models.pipeline import Pipeline
-from windowlib.keyed.call_context import NO_CLOCK, NO_WATERMARK, Missing
+from windowlib.keyed.call_context import NO_CLOCK, Missing
 
 _Kind = TypeVar("_Kind")
 
@@ -26,10 +26,8 @@ class Build:
 
     @property
     def missing(self) -> Missing:
-        """What users' functions cannot use, because the pipeline has no clock or no watermark."""
-        pipeline = self.pipeline
-        has_watermark = pipeline.watermark is not None or pipeline.front_end is not None
-        return (NO_CLOCK if pipeline.log.arrival_time is None else ()) + (() if has_watermark else NO_WATERMARK)
+        """What users' functions cannot use, because the pipeline has no clock."""
+        return NO_CLOCK if self.pipeline.log.arrival_time is None else ()
 
     def instance(self, grammar: FunctionGrammar, kind: type[_Kind], path: str) -> _Kind:
         """Return a user's object of a kind: the object that the file names, or a new instance of the class it names.

@@ -35,6 +35,7 @@ from windowlib.functions.window_functions import (
     WindowFunction,
     aggregate,
 )
+from windowlib.keyed.call_context import NO_WATERMARK
 from windowlib.keyed.process_operator import KeyedProcessFunction
 from windowlib.keyed.state import StateSpec
 from windowlib.profiles import profile
@@ -174,7 +175,8 @@ def _function(build: Build, aggregates: Mapping[str, Aggregate]) -> WindowFuncti
             return Whole(users, columns=tuple(process.output))
         if build.pipeline.windows is None:
             keyed = build.instance(process.function, KeyedProcessFunction, path)
-            return DeclaredKeyedProcess(inner=keyed, state=state, missing=build.missing)
+            missing = build.missing + (NO_WATERMARK if build.pipeline.watermark is None else ())
+            return DeclaredKeyedProcess(inner=keyed, state=state, missing=missing)
         then = DeclaredProcess(
             inner=_window_function(build, process, path),
             shown=_shown(build, process),

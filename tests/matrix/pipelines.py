@@ -137,6 +137,8 @@ def factors(family: str) -> dict[str, tuple[str, ...]]:
         beside["compute"] = tuple(_FORMS["compute"])
     if family in ("windows", "process"):
         beside |= {"watermark": tuple(_FORMS["watermark"]), "semantics": tuple(_FORMS["semantics"])}
+    if family == "process":  # its function sets timers of both times
+        beside |= {"arrival": ("given",), "watermark": tuple(form for form in _FORMS["watermark"] if form != "none")}
     return own | beside
 
 

@@ -187,7 +187,7 @@ STATEFUL = {
 ATLAS_STAGE = {"$tumblingWindow": {"interval": {"size": 1, "unit": "hour"}, "pipeline": [{"$count": "n"}]}}
 OF_EVERY_ENGINE: Mapping[str, Mapping[str, Any]] = {
     "windows": {"windows": {"session": {"gap": "1h"}, "trigger": {"count": 2}, "leftovers": "report"}},
-    "user state": {"windows": None, "watermark": None, "aggregates": None, "process": STATEFUL},
+    "user state": {"windows": None, "aggregates": None, "process": STATEFUL},
     "storm": {"windows": {"storm": {"length": {"count": 2}}}, "watermark": None},
     "atlas": {"windows": {"atlas": ATLAS_STAGE}, "watermark": None, "aggregates": None},
 }
