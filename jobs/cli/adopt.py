@@ -15,15 +15,12 @@ from jobs.orchestration.following import stopped_readers
 from jobs.orchestration.requests import Staging
 from jobs.pipeline.slices import parse_bound, show_instant, slice_at, slice_grid, slices_between
 from jobs.plain_text import counted
-from jobs.planning.published_spec import on_published_spec
 from jobs.planning.request_context import Asked, RequestContext
 from jobs.planning.spec_changes import border_warning, spec_changes
 from jobs.planning.steps import Ask
 from jobs.planning.suite_fingerprint import with_checks
 from jobs.reading.stored_tables import spec_of
-from jobs.replay.suite_fingerprint import with_checks
 from jobs.runs import SHOWN_DIGITS, Slice
-from jobs.runs import Slice
 from windowlib.errors import RequestError
 
 

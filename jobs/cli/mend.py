@@ -6,7 +6,6 @@ from jobs.cli import options
 from jobs.orchestration.mending import Mended, mend
 from jobs.pipeline.slices import slice_of_id
 from jobs.plain_text import counted
-from jobs.replay.replayer import spark_replayer
 from jobs.runs import SHOWN_DIGITS
 
 
@@ -35,6 +34,8 @@ def mend_command(
     """
     work = places.request_context(places.pipeline(pipeline_name))
     slice_ = slice_of_id(work.pipeline, slice_id, known=work.ledger.view().slices)
+    from jobs.replay.replayer import spark_replayer
+
     with spark_replayer(master) as replayer:
         mended = mend(work, slice_, replayer, who=options.who(), reason=reason, dry_run=dry_run, master=master)
     options.answer(as_json, mended.to_json(), *_lines(mended, dry_run=dry_run))
