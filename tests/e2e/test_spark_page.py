@@ -20,7 +20,7 @@ SESSION, READ, APPEND = re.findall(
 [PLAIN] = re.findall(r"^spark\.read.*$", PAGE, re.MULTILINE)
 PIPELINE = """
 pipeline: clicks
-log: {table: clicks, key: [user_id], event_time: clicked_at, record_id: click_id, slice: {by: ingest_date}}
+log: {table: event_logs/clicks, key: [user_id], event_time: clicked_at, record_id: click_id, slice: {by: ingest_date}}
 watermark: {kind: bounded, out_of_orderness: 1h}
 windows: {tumbling: {size: 1h}, trigger: {count: 1}, leftovers: report}
 aggregates: {clicks: {count: {}}, spent: {sum: amount}}
