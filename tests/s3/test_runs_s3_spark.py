@@ -70,9 +70,10 @@ def test_two_weeks_have_the_same_runs(
 
 
 def test_tasks_may_sort_in_the_store(
-    spark: "SparkSession", log: Path, lake: str, monkeypatch: pytest.MonkeyPatch
+    spark: "SparkSession", log: Path, lake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = what_was_run(_run(spark, str(log), _pipeline(order=ORDER), SOON))
+    here = _pipeline(f"{log}/{TABLE}", order=ORDER)  # in a lake of its own: the fixture's has an open request
+    expected = what_was_run(_run(spark, str(tmp_path), here, SOON))
     monkeypatch.setattr(run_chunk, "_directory", lambda _tasks, pinned: pinned.order.lake.scratch("flights", "sorted"))
     found = _run(spark, f"{lake}/sorted", _pipeline(f"{SOURCE}/{TABLE}", order=ORDER), SOON, sizes=SMALL)
     assert what_was_run(found) == expected
