@@ -159,7 +159,10 @@ def run_asked(
     with LazyReplayer(master=master) as replayer, told as on_progress:
         staging = replace(staging, on_progress=on_progress)
         run = partial(run_request, work, replayer=replayer, staging=staging, accepted=accepted)
-        outcome, problem = _published(work, asked, run, why_held=why_held if publishes else _not_asked)
+        if publishes:
+            outcome, problem = _published(work, asked, run, why_held=why_held)
+        else:
+            outcome, problem = _in_its_turn(work, asked, partial(run, publish=False)), None
     if shown.as_json:
         options.print_json(outcome.to_json())
     else:
@@ -176,11 +179,6 @@ def run_asked(
         if asked.kind is RequestKind.CANDIDATE and outcome.request_id and not failed:
             options.say(f"next: hindcast publish {work.pipeline.name} --request {outcome.request_id[:SHOWN_DIGITS]}")
     return options.REFUSED if failed or problem else options.OK
-
-
-def _not_asked(_request_id: str) -> str:
-    """Hold a request without a word: nobody has asked for its publication."""
-    return ""
 
 
 def _published(
