@@ -228,9 +228,10 @@ def _tell(work: RequestContext, request: Request, now: EventTimeProgress, *, as_
 
 def _publication(work: RequestContext, view: LedgerView, request: Request) -> str:
     attempt = judge_publication(work, view, request)
-    if request.is_candidate and attempt.is_published and not attempt.is_seen_already:
+    if attempt.is_published and not attempt.is_seen_already:
+        effect = "promotes it" if request.is_candidate else f"publishes {counted(len(attempt.slices), 'slice')}"
         name = request.request_id[:SHOWN_DIGITS]
-        return f"ready: hindcast publish {work.pipeline.name} --request {name} promotes it"
+        return f"ready: hindcast publish {work.pipeline.name} --request {name} {effect}"
     return attempt.why
 
 

@@ -256,7 +256,7 @@ def _in_file(
             matching = (batch.filter(pc.equal(texts, value)) for batch, texts in pairs)
             rows = pa.Table.from_batches([batch for batch in matching if batch.num_rows], dataset.schema)
         else:
-            stored = _stored(log, dataset)[column]
+            stored = _stored(log, dataset).get(column)  # an earlier version may lack it
             if column not in partition and stored is None:
                 return []
             condition = None if column in partition else ds.field(stored).cast("string") == value

@@ -69,7 +69,7 @@ _MEANINGS = {
     Status.WAIVED: "a check failed, and a person let the run pass with a reason",
     Status.FAIL: "a check failed; the run is held until it is waived or a rerun passes",
     Status.ERROR: "a check itself failed, or two attempts differ; the result is unknown, and the run is held",
-    Status.STAGED: "replayed, and no check stops its publication; its request is not published yet",
+    Status.STAGED: "replayed, and no check stops its publication; readers do not see the run",
     Status.EMPTY: "the log had no record of the slice; readers see a run without records",
     Status.AWAITED: "over, and not complete in the log; the schedule waits for it",
     Status.MISSING: "never replayed",
@@ -232,8 +232,9 @@ def _headline(rows: ReportRows, lines: Sequence[SliceLine], counted: Mapping[Sta
         errors = f", {broken:,} of them by an error" if 0 < broken < len(stopped) else ""
         return f"{_slices(len(stopped))} held {why}{errors}", False
     ready = sum(not line.is_published for line in lines if line.run)
-    if ready:
-        return f"{_slices(ready)} ready, but not published", False
+    if rows.hold or ready:
+        held = "The schedule is held after a rollback"
+        return held if rows.hold else f"{_slices(ready)} ready, but not published", False
     if counted[Status.MISSING]:
         return f"Published, with {_slices(counted[Status.MISSING])} missing in between", False
     kinds = [f"{counted[kind]:,} of them {kind.label}" for kind in (Status.WAIVED, Status.EMPTY) if counted[kind]]
@@ -243,6 +244,8 @@ def _headline(rows: ReportRows, lines: Sequence[SliceLine], counted: Mapping[Sta
 
 def _sentences(rows: ReportRows, counted: Mapping[Status, int]) -> tuple[str, ...]:
     sentences = [f"Readers see {_published_range(rows)}."]
+    if rows.hold:
+        sentences.append(f"{rows.hold[:1].upper()}{rows.hold[1:]}.")
     if counted[Status.FAIL]:
         sentences.append("A held slice can be published after a waiver with a reason, or after a rerun that passes. "
                          "Until then, readers see what they saw before.")  # fmt: skip
