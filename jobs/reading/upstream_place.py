@@ -115,7 +115,7 @@ class UpstreamPlace:
             StoreError, LedgerError: the other pipeline's tables cannot be read, or differ from its ledger.
         """
         view = self._ledger().view(version)
-        self._check(view)
+        self.check(view)
         log = self.pipeline.log
         slices = upstream_slices(self.lake, view, log)
         facts = listed_facts(self._listing(view, slices), is_replaceable=False)
@@ -168,8 +168,13 @@ class UpstreamPlace:
     def _ledger(self) -> Ledger:
         return Ledger(self.lake.ledger(self.upstream), now_ms=now_ms)
 
-    def _check(self, view: LedgerView) -> None:
-        """Refuse an upstream without publications, with other slices, or that reads this pipeline."""
+    def check(self, view: LedgerView) -> None:
+        """Check the ledger of the other pipeline.
+
+        Raises:
+            LogError: nothing is published.
+            SpecError: the slices of both pipelines differ, or one of them reads the other.
+        """
         log, source = self.pipeline.log, self.pipeline.source
         runs = published_runs(view)
         if not runs:
