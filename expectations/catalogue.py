@@ -19,12 +19,24 @@ class Shape:
     optional: Mapping[str, may_be.Judge]
     at_least_one: tuple[str, ...] = ()
 
+    def never_fails(self, kwargs: Mapping[str, object]) -> bool:
+        """Return whether arguments of the right kinds accept everything: no share of rows, or each share or count."""
+        if kwargs.get("mostly", 1) == 0:
+            return True
+        least, most = ENDS_OF.get(self.optional.get("min_value"), (None, None))
+        is_open = least is not None and not kwargs.get("strict_min") and not kwargs.get("strict_max")
+        return is_open and kwargs.get("min_value") in (None, least) and kwargs.get("max_value") in (None, most)
+
     @property
     def arguments(self) -> frozenset[str]:
         """The names of all allowed arguments."""
         return frozenset(self.required) | frozenset(self.optional)
 
 
+ENDS_OF: Mapping[may_be.Judge | None, tuple[int, int | None]] = {may_be.share: (0, 1), may_be.count: (0, None)}
+"""The least and the greatest value that there is, for the judges of bounds."""
+NOT_NULL = ("strict_min", "strict_max", "mostly", "ignore_row_if", "match_on")
+"""Optional arguments for which Great Expectations refuses a null. For others, a null is as good as none."""
 _ROWS: Mapping[str, may_be.Judge] = {"row_condition": may_be.condition}
 _MOSTLY: Mapping[str, may_be.Judge] = {**_ROWS, "mostly": may_be.share}
 # The engines differ for a pair with a null, so such a pair is never judged. Another check can demand that none is null.

@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
-from expectations.catalogue import ADMITTED, REFUSED, Shape
+from expectations.catalogue import ADMITTED, NOT_NULL, REFUSED, Shape
 from expectations.strict_json import MAX_SHOWN, read_json, short
 from expectations.suites import RUN, RUN_COLUMNS, SEVERITIES, TABLES, Check, Suite, SuiteFile
 from windowlib.errors import SpecError
@@ -202,12 +202,14 @@ class _Reader:
         if shape.at_least_one and all(kwargs.get(name) is None for name in shape.at_least_one):
             self.fail(f"has none of {', '.join(shape.at_least_one)}", "it would accept everything: give one")
         for name, value in kwargs.items():
-            if value is None and name in shape.optional:
+            if value is None and name in shape.optional and name not in NOT_NULL:
                 continue
             problem = {**shape.required, **shape.optional}[name](value)
             if problem:
                 self.fail(f"{name} = {_shown(value)} {problem}", "change it")
         self._ordered(kwargs.get("min_value"), kwargs.get("max_value"))
+        if shape.never_fails(kwargs):
+            self.fail("accepts everything", "give a bound that a value can miss, and a share (`mostly`) above 0")
 
     def _ordered(self, least: object, most: object) -> None:
         if least is None or most is None:

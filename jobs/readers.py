@@ -29,7 +29,7 @@ from jobs.reading.published import (
 )
 from jobs.reading.selection import Selection, When, read_selected, readable_tables
 from jobs.reading.stored_rows import CONTENT_ROWS, StoredRuns, run_attempt
-from jobs.reading.stored_tables import written_tables
+from jobs.reading.stored_tables import reader_columns, written_tables
 from jobs.spark.session import COMPARE_PAGES
 from jobs.storage import spark_uri
 from jobs.wall_clock import now_ms
@@ -175,7 +175,8 @@ def _checked_rows(spark: "SparkSession", lake: Lake, asked: _Asked) -> "DataFram
     stored.read(asked.table, published_runs(asked.view), (ROW_ID,))
     spark.conf.set(COMPARE_PAGES, "true")  # Delta does not pass an option of one read on to Parquet
     rows = spark.read.format("delta").load(spark_uri(lake.table(asked.pipeline, asked.table)))
-    return rows.select(*(f"`{name.replace('`', '``')}`" for name in rows.columns))
+    names = reader_columns(lake, asked.pipeline, asked.table, view=asked.view)
+    return rows.select(*(f"`{name.replace('`', '``')}`" for name in names))
 
 
 def _of(spark: "SparkSession", rows: "DataFrame", attempts: Sequence[Attempt]) -> "DataFrame":

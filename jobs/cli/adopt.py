@@ -9,10 +9,11 @@ from jobs.cli.plan import restart_of
 from jobs.cli.progress import progress_option
 from jobs.cli.run import Shown, run_asked
 from jobs.cli.slice_lines import all_option, show_plan
-from jobs.comparing.views import differing_request, request_sides
+from jobs.comparing.views import differing_request
 from jobs.engine.fingerprints import spec_fingerprint
 from jobs.orchestration.following import stopped_readers
 from jobs.orchestration.requests import Staging
+from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound, show_instant, slice_at, slice_grid, slices_between
 from jobs.plain_text import counted
 from jobs.planning.request_context import Asked, RequestContext
@@ -54,7 +55,8 @@ def adopt_command(  # noqa: PLR0913 - one parameter per option
     Until then, the schedule goes on with the spec that was published. The new chain begins at a restart point: its
     rows are those of a chain that always had the new spec. The slices before --from stay as they are. If the new spec
     fires windows at other times, readers may see records of windows over that border twice, or never. If they would
-    lose windows for good, the slices are only staged, and the exit status is 1: a person publishes them.
+    lose windows for good, or see records twice, the slices are only staged, and the exit status is 1: a person
+    publishes them.
     """
     pipeline = places.pipeline(pipeline_name)
     work = with_checks(places.request_context(pipeline))
@@ -91,38 +93,28 @@ def adopt_command(  # noqa: PLR0913 - one parameter per option
     shown = Shown(as_json=as_json, fold_from=fold_from, progress=progress)
     return run_asked(
         work, asked, staging=Staging(), publishes=not no_publish, master=master, shown=shown,
-        why_held=partial(_removed_windows, work),
+        why_held=partial(_taken_or_repeated, work, before=before, changes_firing=border is not None),
     )  # fmt: skip
 
 
-def _removed_windows(work: RequestContext, request_id: str) -> str | None:
-    """Return that readers would lose windows for good if a staged adoption was published; None if they would not.
-
-    A spec that fires a window earlier fires it before --from, in the warm-up, whose rows are not published. The runs
-    with the former spec that had its pane are replaced. Windows that the new chain fires later are not lost.
-    """
+def _taken_or_repeated(work: RequestContext, request_id: str, *, before: Pipeline, changes_firing: bool) -> str | None:
+    """Return what readers would see wrong over the border if a staged adoption was published; None if nothing."""
     view = work.ledger.view()
     if differing_request(view, request_id) is None:
         return None
-    import pyarrow as pa
-    import pyarrow.compute as pc
+    from jobs.comparing.border import Specs, lost_and_repeated
 
-    from jobs.comparing.changes import DELETE, OPERATION, window_changes
-
-    name, request, short = work.pipeline.name, view.requests[request_id], request_id[:SHOWN_DIGITS]
-    rows = window_changes(work.lake, name, request_sides(view, request_id)).rows
-    gone = rows.filter(pc.equal(rows[OPERATION], DELETE))
-    last = view.run(request.runs[max(request.runs)]).result.watermark_ms
-    if not gone.num_rows:  # without windows on both sides, there are no columns of theirs
+    specs = Specs(before=before, after=work.pipeline, changes_firing=changes_firing)
+    lost, repeated = lost_and_repeated(work.lake, view, request_id, specs=specs)
+    if not lost and not repeated:
         return None
-    ends = gone["window_end"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64()).to_pylist()
-    lost = sum(end is None or end <= last for end in ends)
-    if not lost:
-        return None
+    name, short = work.pipeline.name, request_id[:SHOWN_DIGITS]
+    problems = [f"lose {counted(lost, 'window')} for good"] if lost else []
+    problems += [f"see records of {counted(repeated, 'window')} twice"] if repeated else []
     return (
-        f"readers would lose {counted(lost, 'window')} for good, which `hindcast diff {name} --request {short}` lists: "
-        "the new spec has other windows, or fires these before --from, in the warm-up, whose rows are not published. "
-        f"If that is right, `hindcast publish {name} --request {short}` publishes it. If not, cancel it, and "
+        f"readers would {' and '.join(problems)}: the new spec has other windows, or fires them at other times than "
+        f"the slices before --from, which keep their panes. `hindcast diff {name} --request {short}` lists them. If "
+        f"that is right, `hindcast publish {name} --request {short}` publishes it. If not, cancel it, and "
         f"replay all slices with the new spec: `hindcast run {name} --from {min(view.published)} --to … --fresh`"
     )
 

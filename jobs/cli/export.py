@@ -68,7 +68,7 @@ def export_command(
         published_blocks(places.lake, name, wanted, view=view),
         target,
         Format(form),
-        schema=published_schema(places.lake, name, wanted),
+        schema=published_schema(places.lake, name, wanted, view=view),
         notes={"hindcast.pipeline": name, "hindcast.table": table, "hindcast.ledger_version": str(view.version)},
     )
     return options.answer(

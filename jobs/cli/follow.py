@@ -41,8 +41,10 @@ def follow_command(  # noqa: PLR0913 - one parameter per option
     the exit status is 1: run the command again after the decision. A pipeline file that differs from what is published
     is not used until it is adopted. --json prints one object for each pipeline.
     """
-    name = places.pipeline(pipeline_name).name
-    readers = readers_of(places.chosen(None).good, name)
+    name, files = places.pipeline(pipeline_name).name, places.chosen(None)
+    for broken in files.broken:
+        options.complain(f"warning: {broken.name} is not followed if it reads {name}: {broken.error}")
+    readers = readers_of(files.good, name)
     if dry_run or not readers:
         _print_plans(name, downstream_plans(places, name), fold_from=None if as_json else fold_from)
         return options.OK

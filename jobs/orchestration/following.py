@@ -14,6 +14,7 @@ from jobs.planning.published_spec import on_published_spec, refuse_lost
 from jobs.planning.request_context import RequestContext
 from jobs.planning.suite_fingerprint import with_checks
 from jobs.reading.stored_tables import own_columns
+from jobs.reading.upstream_place import UpstreamPlace
 from jobs.runs import Slice
 from windowlib.errors import RequestError, SpecError
 from windowlib.records.column_types import spell_type
@@ -76,15 +77,15 @@ def slices_to_follow(work: RequestContext) -> tuple[tuple[Slice, ...], tuple[str
     pipeline has holes in what it publishes, they are between two of them: those with the newest own slice.
 
     Raises:
+        LogError, SpecError: as for `UpstreamPlace.check`.
         RequestError: the other pipeline has published nothing there.
     """
     pipeline, upstream = work.pipeline, work.pipeline.log.pipeline
     assert upstream is not None, "the log is a table of a pipeline"
     own, grid = work.ledger.view(), slice_grid(pipeline)
-    theirs = [
-        slice_of_id(pipeline, slice_id)
-        for slice_id in Ledger(work.lake.ledger(upstream), now_ms=work.ledger.now_ms).view().published
-    ]
+    view = Ledger(work.lake.ledger(upstream), now_ms=work.ledger.now_ms).view()
+    UpstreamPlace(lake=work.lake, pipeline=pipeline).check(view)
+    theirs = [slice_of_id(pipeline, slice_id) for slice_id in view.published]
     own_ms = [slice_of_id(pipeline, slice_id).start_ms for slice_id in own.published]
     first_ms = max([start for start in (*own_ms[:1], grid.first_ms) if start is not None], default=None)
     chosen = [

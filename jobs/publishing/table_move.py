@@ -49,7 +49,7 @@ def move_table(work: RequestContext, table: str, *, uri: str) -> None:
     for attempt in range(MAX_TRIES):
         plain = open_plain(uri)
         view = work.ledger.view()  # is read after the table, so it has the publication that the table shows
-        schema = published_schema(work.lake, name, Selection(table=table))  # after the view: it has its columns
+        schema = published_schema(work.lake, name, Selection(table=table), view=view)
         if plain is None:
             create_plain(uri, schema)
             continue

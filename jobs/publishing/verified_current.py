@@ -48,7 +48,7 @@ def _difference(work: RequestContext, current: Current) -> str | None:
     view = work.ledger.view()  # a publication may have moved the table since, or may be about to move it
     shows = PublicationId(*plain.shows)
     view = replace(view, published=view.published_at(shows.seq))
-    schema = published_schema(work.lake, work.pipeline.name, Selection(table=current.table))
+    schema = published_schema(work.lake, work.pipeline.name, Selection(table=current.table), view=view)
     try:
         stored = _sum(_blocks(plain), schema)
     except StoreError as error:

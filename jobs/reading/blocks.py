@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from jobs.lake.filtered_files import time_cuts
 from jobs.lake.lake import Lake
 from jobs.lake.row_filter import RowFilter
-from jobs.lake.store import table_columns
 from jobs.ledger.view import LedgerView
 from jobs.reading.published import BOUNDS, HIDDEN, published_runs, read_published
 from jobs.reading.selection import Selection
 from jobs.reading.stored_rows import StoredRuns, run_attempt
+from jobs.reading.stored_tables import reader_columns
 from windowlib.columnar.arrow import arrow_type
 from windowlib.records.tables import WINDOW_OUTPUTS
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 BLOCK_ROWS = 250_000
 
 
-def published_schema(lake: Lake, pipeline: str, wanted: Selection) -> "pa.Schema":
+def published_schema(lake: Lake, pipeline: str, wanted: Selection, *, view: LedgerView) -> "pa.Schema":
     """Return the columns that `published_blocks` returns."""
     import pyarrow as pa
 
     hidden = HIDDEN if wanted.table == WINDOW_OUTPUTS else ()
-    stored = table_columns(lake.table(pipeline, wanted.table))
+    stored = reader_columns(lake, pipeline, wanted.table, view=view)
     names = wanted.columns or [name for name in stored if name not in hidden]
     return pa.schema([pa.field(name, arrow_type(stored[name])) for name in names])
 
@@ -48,7 +48,7 @@ def published_blocks(
     import pyarrow as pa
 
     chosen = wanted.checked(lake, pipeline, view)
-    schema = published_schema(lake, pipeline, wanted)
+    schema = published_schema(lake, pipeline, wanted, view=view)
     runs = published_runs(view)
     if wanted.table != WINDOW_OUTPUTS:
         batches = StoredRuns(lake, pipeline, view).batches(wanted.table, runs, schema.names)

@@ -13,7 +13,7 @@ from jobs.lake.lake import Lake
 from jobs.lake.row_filter import RowFilter
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.reading.stored_rows import CONTENT_ROWS, StoredRuns, of_attempts, run_attempt
-from jobs.reading.stored_tables import spec_of
+from jobs.reading.stored_tables import reader_columns, spec_of
 from windowlib.records.tables import ROW_CHECK, ROW_ID, WINDOW_OUTPUTS
 
 if TYPE_CHECKING:
@@ -134,7 +134,8 @@ def read_published(
         rows = stored.filtered(published_runs(view), chosen, columns=needed)
     if not rows.column_names:
         return rows
-    shown = [name for name in rows.column_names if name not in HIDDEN]
+    seen = reader_columns(lake, pipeline, WINDOW_OUTPUTS, view=view)
+    shown = [name for name in rows.column_names if name in seen and name not in HIDDEN]
     parts, relations = [], {}
     for number, group in enumerate(groups):
         relation = f"panes_{number}"
@@ -155,4 +156,6 @@ def read_published_table(
     Raises:
         StoreError: a file cannot be read, or the rows differ from those that were written.
     """
+    if columns is None:
+        columns = tuple(reader_columns(lake, pipeline, table, view=view))
     return StoredRuns(lake, pipeline, view, content_rows).read(table, published_runs(view), columns)

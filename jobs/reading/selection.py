@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from jobs.lake.lake import Lake
 from jobs.lake.row_filter import RowFilter
-from jobs.lake.store import table_columns
 from jobs.ledger.view import LedgerView
 from jobs.plain_text import shortened
 from jobs.reading.published import BOUNDS, HIDDEN, published_runs, read_published, read_published_table, runs_by_keys
+from jobs.reading.stored_tables import reader_columns
 from windowlib.columnar.arrow import arrow_type
 from windowlib.errors import RequestError
 from windowlib.records.column_types import Node, spell_type
@@ -49,7 +49,7 @@ class Selection:
                 is empty.
             StoreError: the table cannot be read.
         """
-        stored = table_columns(lake.table(pipeline, self.table))
+        stored = reader_columns(lake, pipeline, self.table, view=view)
         known_tables = readable_tables(view)
         if self.table not in known_tables:
             raise RequestError(

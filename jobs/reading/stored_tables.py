@@ -90,6 +90,27 @@ def own_columns(pipeline: Pipeline, table: str) -> frozenset[str]:
     return frozenset()
 
 
+def reader_columns(lake: Lake, pipeline: str, table: str, *, view: LedgerView) -> Columns:
+    """Return the columns of a stored table that readers get: those of a spec that was never published are left out.
+
+    Raises:
+        StoreError: the log of the table cannot be read.
+    """
+    stored = table_columns(lake.table(pipeline, table))
+    if table == tables.WINDOW_OUTPUTS:
+        common = tables.window_outputs({}, {})
+    elif table.startswith(tables.SIDE_OUTPUTS):
+        common = tables.side_outputs(table.removeprefix(tables.SIDE_OUTPUTS), {}, {})
+    else:
+        return stored
+    ids = {publication.request_id for publication in view.publications}
+    runs = (view.runs.get(run_id) or view.removed_runs.get(run_id) for run_id in view.published.values())
+    ids |= {run.request_id for run in runs if run is not None}
+    specs = {request.spec_json for name in ids if name is not None and (request := view.requests.get(name))}
+    named = {*common.stored_columns()}.union(*(own_columns(_parsed(spec), table) for spec in specs))
+    return {name: node for name, node in stored.items() if name in named}
+
+
 def log_columns(lake: Lake, pipeline: str) -> Columns:
     """Return the columns of the log, from the first table that stores records.
 

@@ -29,6 +29,7 @@ from jobs.lake.log_version import LogTip
 from jobs.lake.parquet_files import write_parquet
 from jobs.lake.parquet_listing import ListedParquet, ParquetListing
 from jobs.lake.parquet_place import ParquetVersion, listed_facts
+from jobs.lake.store import table_columns
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.log_schema import read_columns
@@ -37,11 +38,12 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.upstream import SLICE_COLUMN
 from jobs.reading.published import published_runs
 from jobs.reading.stored_tables import own_columns, spec_of
-from jobs.reading.upstream_records import SliceRows, UpstreamSlice, rows_of, upstream_slices
+from jobs.reading.upstream_records import SliceRows, UpstreamSlice, record_names, rows_of, upstream_slices
 from jobs.runs import Slice
 from jobs.storage import file_system, make_directory, write_bytes
 from jobs.wall_clock import now_ms
 from windowlib.errors import LogError, SpecError
+from windowlib.records.column_types import Node
 
 if TYPE_CHECKING:
     import pyarrow.fs as pafs
@@ -113,17 +115,25 @@ class UpstreamPlace:
             StoreError, LedgerError: the other pipeline's tables cannot be read, or differ from its ledger.
         """
         view = self._ledger().view(version)
-        self._check(view)
+        self.check(view)
         log = self.pipeline.log
         slices = upstream_slices(self.lake, view, log)
-        listing = self._listing(view, slices)
+        facts = listed_facts(self._listing(view, slices), is_replaceable=False)
+        facts["nodes"] = {**facts["nodes"], **self._without_values(facts["nodes"])}
         return UpstreamVersion(
             version=view.version,
             table_id=f"pipeline-{fingerprint([log.pipeline, log.table, log.panes])[:16]}",
-            **listed_facts(listing, is_replaceable=False),
+            **facts,
             reader=self.pipeline,
             own={slice_.run.result.slice.slice_id: _own(view, slice_, table=log.table) for slice_ in slices},
         )
+
+    def _without_values(self, nodes: Mapping[str, Node]) -> dict[str, Node]:
+        """Return the columns of the records that no file has, because no record has a value."""
+        log = self.pipeline.log
+        record = table_columns(self.lake.table(self.upstream, log.table)).get("record", "string")
+        fields = {} if isinstance(record, str) else {field["name"]: field["type"] for field in record["fields"]}
+        return {column: fields[name] for name, column in record_names(fields, log).items() if column not in nodes}
 
     def is_newest(self, version: int) -> bool:
         """Return whether the other pipeline's ledger has this version, and no newer one. No file is read."""
@@ -158,8 +168,13 @@ class UpstreamPlace:
     def _ledger(self) -> Ledger:
         return Ledger(self.lake.ledger(self.upstream), now_ms=now_ms)
 
-    def _check(self, view: LedgerView) -> None:
-        """Refuse an upstream without publications, with other slices, or that reads this pipeline."""
+    def check(self, view: LedgerView) -> None:
+        """Check the ledger of the other pipeline.
+
+        Raises:
+            LogError: nothing is published.
+            SpecError: the slices of both pipelines differ, or one of them reads the other.
+        """
         log, source = self.pipeline.log, self.pipeline.source
         runs = published_runs(view)
         if not runs:

@@ -9,7 +9,7 @@ of the slice that fired it.
 """
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from threading import Lock
@@ -196,7 +196,7 @@ def rows_of(lake: Lake, view: LedgerView, log: LogGrammar, *, slices: Sequence[U
         own = own.sort_by([(name, "ascending") for name in log.order_columns or ()])
         names = [*table.columns(), tables.ROW_ID]
         names = [name for name in names if name in own.column_names and name not in _left_out(log)]
-        rows = _flat(own.select(names), places={SLICE_COLUMN, *(log.order_columns or ())})
+        rows = _flat(own.select(names), log)
         if log.table == tables.WINDOW_OUTPUTS:
             rows = _with_window_time(rows, log)
         yield SliceRows(slice=slice_, rows=rows, digest=_digest(own, rows.schema, log))
@@ -231,10 +231,22 @@ def _last_panes(rows: "pa.Table", keys: Sequence[str], ends_ms: tuple[int, int])
     return chosen.take(last[_NUMBER])
 
 
-def _flat(rows: "pa.Table", places: Collection[str]) -> "pa.Table":
+def record_names(fields: Iterable[str], log: LogGrammar) -> dict[str, str]:
+    """Return field of the record -> its column. A field with the name of a column that tells the place has a prefix."""
+    names, places = {name: name for name in fields}, {SLICE_COLUMN, *(log.order_columns or ())}
+    for name in [name for name in names if name.casefold() in places]:
+        other = f"record_{name}"
+        while other.casefold() in {taken.casefold() for taken in names.values()}:
+            other = f"record_{other}"
+        del names[name]  # its column is the last one
+        names[name] = other
+    return names
+
+
+def _flat(rows: "pa.Table", log: LogGrammar) -> "pa.Table":
     """Return rows with the fields of the record as columns. A column of the table of such a name is left out.
 
-    `places` are the columns that tell the place of a record. They stay, and a field of such a name gets a prefix.
+    A field without a value is left out, too: the log may have got it after the run, and a missing column is null.
     """
     if "record" not in rows.column_names:
         return rows
@@ -242,14 +254,11 @@ def _flat(rows: "pa.Table", places: Collection[str]) -> "pa.Table":
 
     record = rows["record"].combine_chunks()
     fields = dict(zip((field.name for field in record.type), record.flatten(), strict=True))
-    for name in [name for name in fields if name.casefold() in places]:
-        other = f"record_{name}"
-        while other.casefold() in {taken.casefold() for taken in fields}:
-            other = f"record_{other}"
-        fields[other] = fields.pop(name)
-    taken = {name.casefold() for name in fields} | {"record"}
+    names = record_names(fields, log)
+    taken = {name.casefold() for name in names.values()} | {"record"}
+    valued = {column: fields[name] for name, column in names.items() if fields[name].null_count < rows.num_rows}
     others = {name: rows[name] for name in rows.column_names if name.casefold() not in taken}
-    return pa.table(fields | others)
+    return pa.table(valued | others)
 
 
 def _with_window_time(rows: "pa.Table", log: LogGrammar) -> "pa.Table":

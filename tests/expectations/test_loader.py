@@ -120,6 +120,24 @@ REFUSALS: dict[str, tuple[object, list[str]]] = {
         ["an or inside an and"],
     ),
     "no bound": (suite_of({"type": BETWEEN, "kwargs": {"column": "rank"}}), ["has none of min_value, max_value"]),
+    **{
+        f"a null as {name}": (
+            suite_of({"type": kind, "kwargs": {"column": "rank", "max_value": 5, name: None}}),
+            [name],
+        )
+        for name, kind in {"mostly": BETWEEN, "strict_min": "expect_column_max_to_be_between"}.items()
+    },
+    **{
+        f"a check that cannot fail: {kwargs}": (
+            suite_of({"type": f"expect_{kind}_to_be_between", "kwargs": kwargs}),
+            ["accepts everything"],
+        )
+        for kind, kwargs in (
+            ("column_values", {"column": "rank", "min_value": 1, "mostly": 0}),
+            ("column_proportion_of_unique_values", {"column": "rank", "min_value": 0, "max_value": 1.0}),
+            ("table_row_count", {"min_value": 0, "max_value": None}),
+        )
+    },
     "reversed bounds": (
         suite_of({"type": BETWEEN, "kwargs": {"column": "rank", "min_value": 2, "max_value": 1}}),
         ["min_value = 2", "max_value = 1"],
@@ -206,6 +224,17 @@ def test_regular_expressions_that_every_engine_reads_alike_are_accepted() -> Non
         "(?:x)",
     ]
     assert [pattern for pattern in alike if arguments.regex(pattern)] == []
+
+
+def test_checks_at_the_ends_that_can_fail_are_accepted(tmp_path: Path) -> None:
+    kwargs = [
+        {"min_value": 0, "strict_min": True},
+        {"min_value": 0, "max_value": 0},
+        {"max_value": 5, "min_value": None},
+    ]
+    checks = [{"type": "expect_table_row_count_to_be_between", "kwargs": own} for own in kwargs]
+    [suite] = check_suite_file(write(tmp_path, suite_of(*checks)))
+    assert len(suite.checks) == len(checks)
 
 
 @pytest.mark.parametrize("case", REFUSALS)

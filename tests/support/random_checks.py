@@ -94,7 +94,8 @@ def random_arguments(chance: random.Random, kind: str) -> dict[str, Any]:
         given["column_list"] = list(TYPES) if "ordered_list" in kind else _alike(chance, chance.choice([2, 2, 3]))
     if "value_set" in given and chance.random() < 0.8:
         given |= _fitting_set(chance, given["column"])
-    return given | _pair(chance, given) | (_bounds(chance, kind, given.get("column")) if shape.at_least_one else {})
+    given |= _pair(chance, given) | (_bounds(chance, kind, given.get("column")) if shape.at_least_one else {})
+    return random_arguments(chance, kind) if shape.never_fails(given) else given
 
 
 def _pair(chance: random.Random, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -193,6 +193,33 @@ def test_an_adoption_that_takes_windows_from_readers_waits_for_a_person(shell: S
     assert shell("adopt", "sales") == 0, "windows that fire later are not lost"
 
 
+@pytest.mark.parametrize(
+    ("windows", "edited", "is_repeated"),
+    [
+        ("tumbling: {size: 2h}", "tumbling: {size: 24h}", True),
+        ("session: {gap: 2h}", "session: {gap: 9h}", True),
+        ("tumbling: {size: 90h}\n  trigger: {count: 1}\n  leftovers: report\n  accumulation: discarding",
+         "tumbling: {size: 90h}\n  trigger: {count: 1}\n  leftovers: report", True),
+        ("tumbling: {size: 90h}\n  trigger: {count: 2}\n  leftovers: report",
+         "tumbling: {size: 90h}\n  trigger: {count: 3}\n  leftovers: report", False),
+        ("sliding: {size: 24h, slide: 6h}", "sliding: {size: 24h, slide: 6h}\n  allowed_lateness: 9h", False),
+    ],
+)  # fmt: skip
+def test_an_adoption_that_shows_records_twice_waits_for_a_person(
+    shell: Shell, windows: str, edited: str, is_repeated: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:  # fmt: skip
+    """Slices before the border keep the panes of the former spec, and the new windows have the same records."""
+    write(shell, "0s", **{"tumbling: {size: 30h}\n  allowed_lateness: 0s": windows})
+    assert shell("run", "sales", "--from", day(0), "--to", day(3)) == 0, shell.err
+    assert shell("show", "sales", "--limit", "1000") == 0
+    before = shell.out
+    write(shell, "0s", **{"tumbling: {size: 30h}\n  allowed_lateness: 0s": edited})
+    assert shell("adopt", "sales") == (1 if is_repeated else 0), shell.err
+    assert (" twice: the new spec" in " ".join(shell.err.split())) == is_repeated
+    assert shell("show", "sales", "--limit", "1000") == 0
+    assert (shell.out == before) == is_repeated
+
+
 def test_nothing_to_adopt_and_wrong_bounds_are_told(published: Shell) -> None:
     assert published("adopt", "sales") == 0
     assert "has the spec of" in published.out

@@ -1,10 +1,14 @@
 """`hindcast run --as-candidate`: an edited pipeline file is tried beside what is published, and then promoted."""
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from jobs.readers import published_table
 from tests.jobs.cli.conftest import Shell
 from tests.jobs.cli.test_adopt import day, run_ids, shell, write
 from tests.jobs.replay.test_without_spark import DAYS
+from windowlib.errors import RequestError
 
 __all__ = ["shell"]
 RANGE = ("--from", day(0), "--to", day(3))
@@ -94,6 +98,28 @@ def test_the_published_chain_and_its_states_outlive_edits_of_the_outputs(shell: 
 
 
 @pytest.mark.slow
+def test_readers_get_no_column_of_a_spec_that_was_never_published(shell: Shell) -> None:
+    assert shell("run", "sales", *RANGE) == 0, shell.err
+    before, schema = published_table(shell.root, "sales"), published_schema_of(shell)
+    write(shell, "0s", **{"aggregates: {n: {count: {}}": "aggregates: {n: {count: {}}, total: {sum: v}"})
+    name = candidate(shell)
+    assert published_table(shell.root, "sales") == before
+    assert published_schema_of(shell) == schema
+    with pytest.raises(RequestError, match="has no column 'total'"):
+        published_table(shell.root, "sales", columns=["total"])
+    assert shell("publish", "sales", "--request", name) == 0, shell.err
+    assert "total" in published_table(shell.root, "sales").column_names
+    roll_back(shell)
+    assert "total" in published_table(shell.root, "sales").column_names, "it was published once"
+
+
+def published_schema_of(shell: Shell) -> pa.Schema:
+    """Return the columns of an export."""
+    target = shell.root / f"{len(list(shell.root.glob('*.parquet')))}.parquet"
+    assert shell("export", "sales", "--format", "parquet", "--to", str(target)) == 0, shell.err
+    return pq.read_schema(target).remove_metadata()
+
+
 def test_a_candidate_is_in_the_way_of_no_other_request(edited: Shell) -> None:
     candidate(edited)
     write(edited, "0s")

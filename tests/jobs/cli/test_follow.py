@@ -158,10 +158,13 @@ def test_a_reader_that_cannot_follow_does_not_stop_the_others(shell: Shell) -> N
     for name, old, new in (("cut", "key: [k]", "slice: {every: 1h}, key: [k]"), ("column", "sum: n", "sum: nosuch")):
         text = READER.replace("NAME", name).replace("READS", "hours").replace("SIZE", "3d").replace(old, new)
         (shell.root / "pipelines" / f"{name}.yaml").write_text(text)
+    (shell.root / "pipelines" / "typo.yaml").write_text(text.replace("watermark", "watermrak"))
     plans = shell.json("plan", "hours", "--from", first, "--to", str(FIRST + timedelta(days=1)), "--with-downstream")
     assert [plan["pipeline"] for plan in plans["downstream"]] == ["column", "cut", "days", "pairs", "zeros"]
     assert shell("follow", "hours") == 1
     assert "has no column 'nosuch'" in shell.err
+    assert "warning: typo is not followed if it reads hours" in shell.err
+    assert "a hole" not in shell.err, "the slices of cut are other ones, and not missing"
     assert "the slices must be those of pipeline hours" in " ".join(shell.err.split())
     assert "pairs: the published chain of pipeline pairs does not read hours" in " ".join(shell.err.split())
     assert shell.json("status", "zeros")["pipelines"][0]["published"]["slices"] == 1

@@ -229,13 +229,16 @@ def test_a_column_that_a_run_adds_before_its_publication_is_moved(tmp_path: Path
     move_current_tables(story.work)
     story.change()
 
+    spec = story.views.spec(["key"], [*OUTPUTS, "later"])
+    publication = replace(story.publications[-1], seq=100, request_id=spec)
+
     class Late(StoredView):
         def view(self) -> LedgerView:  # another process adds the column, and publishes
             outputs = DeltaTable(tmp_path / NAME / "window_outputs")
             if "later" not in {field.name for field in outputs.schema().fields}:
                 outputs.alter.add_columns([Field("later", PrimitiveType("long"))])
                 forget_table(str(tmp_path / NAME / "window_outputs"))
-            return self.current
+            return replace(self.current, version=101, publications=(*self.current.publications, publication))
 
     late = replace(story.work, ledger=Late(story.work.ledger.view()))  # type: ignore[arg-type]
     table_move.move_table(late, "window_outputs", uri=story.uri)

@@ -37,7 +37,7 @@ def test_blocks_are_the_rows_of_one_read(tmp_path: Path) -> None:
             wanted = random_selection(rng)
             whole = read_published(lake, NAME, view, chosen=wanted.checked(lake, NAME, view), columns=wanted.columns)
             blocks = [*published_blocks(lake, NAME, wanted, view=view, rows=rng.choice([1, 3, 1_000]))]
-            rows = pa.concat_tables([published_schema(lake, NAME, wanted).empty_table(), *blocks])
+            rows = pa.concat_tables([published_schema(lake, NAME, wanted, view=view).empty_table(), *blocks])
             assert sorted(map(repr, rows.to_pylist())) == sorted(map(repr, whole.to_pylist()))
             assert rows.column_names == whole.column_names
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 from unittest.mock import Mock
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
@@ -43,6 +44,7 @@ from windowlib.errors import LogError, RequestError, SpecError
 HOUR_MS: Final = 3_600_000
 EPOCH: Final = date(1970, 1, 1)
 SIZES: Final = Sizes(local_records=10**9)
+LATE: Final = "  table: late_records\n"
 WINDOWS: Final = (
     "tumbling: {size: 5h}",
     "tumbling: {size: 30h}\n  allowed_lateness: 20h",
@@ -294,7 +296,7 @@ def test_a_side_table_is_a_log_of_its_records(lake: Path) -> None:
     run(lake, upstream(random, "tumbling: {size: 3h}"), 0, DAYS)
     view = Ledger(Lake(root=str(lake)).ledger("hours"), now_ms=lambda: NOW_MS).view()
     late = read_published_table(Lake(root=str(lake)), "hours", "late_records", view=view).to_pylist()
-    reader = downstream("  table: late_records\n", column="at, unit: ms")
+    reader = downstream(LATE, column="at, unit: ms")
     records = records_of(lake, reader)
     assert sum(map(len, records.values())) == len(late) > 0
     expected = sorted(str((row["record"]["at"], row["record"]["v"], row["late_by_ms"])) for row in late)
@@ -319,7 +321,7 @@ def test_columns_with_names_of_hindcast_through_three_pipelines(tmp_path: Path) 
         view = Ledger(Lake(root=str(tmp_path)).ledger(reads), now_ms=lambda: NOW_MS).view()
         late = read_published_table(Lake(root=str(tmp_path)), reads, "late_records", view=view).to_pylist()
         late.sort(key=lambda row: (row["slice_id"], row["rank"]))
-        reader = downstream("  table: late_records\n", name=name, reads=reads, column="at, unit: ms")
+        reader = downstream(LATE, name=name, reads=reads, column="at, unit: ms")
         records = [record for own in records_of(tmp_path, reader).values() for record in own]
         of_log = named if reads == "hours" else dict.fromkeys([*named.values(), "window_time"])
         assert [[record[there or own] for own, there in of_log.items()] for record in records] == [
@@ -352,6 +354,27 @@ def test_the_cached_files_are_made_again_with_the_same_rows(lake: Path) -> None:
     next(Path(place.uri).glob("*/*.parquet")).unlink()
     assert place.open().files() == before
     assert [step.reason for step in plan_of(lake, downstream()).steps] == [Reason.CURRENT] * DAYS
+
+
+def test_the_cached_files_are_made_again_after_the_log_has_got_a_column(lake: Path) -> None:
+    """The stored records of the slices before have the column since, as null. Their rows are the same."""
+    hours, reader = upstream(Random(5), "tumbling: {size: 3h}"), downstream(LATE, column="at, unit: ms")
+    run(lake, hours, 0, DAYS - 1)
+    run(lake, reader, 0, DAYS - 1)
+    log = DeltaTable(str(lake / "log")).to_pyarrow_table()
+    last = log.filter(pc.equal(log["day"], FIRST + timedelta(days=DAYS - 1)))
+    added = last.append_column("more", pa.nulls(last.num_rows, pa.int64()))
+    write_deltalake(str(lake / "log"), added, mode="append", partition_by=["day"], schema_mode="merge")
+    run(lake, hours, DAYS - 1, DAYS)
+    place = UpstreamPlace(lake=Lake(root=str(lake)), pipeline=reader)
+    before = place.open()
+    shutil.rmtree(place.uri)
+    assert [step.reason for step in plan_of(lake, reader).steps][:-1] == [Reason.CURRENT] * (DAYS - 1)
+    assert place.open() == before
+    assert before.nodes["more"] == "long", "no late record has a value"
+    assert run(
+        lake, downstream(f"{LATE}  where: more is null\n", name="all", column="at, unit: ms"), 0, DAYS
+    ).is_published
 
 
 def test_slices_that_the_other_pipeline_has_not_published_are_refused(lake: Path) -> None:
