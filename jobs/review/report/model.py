@@ -170,6 +170,11 @@ class ReportModel:
     commands: tuple[Command, ...]
 
     @property
+    def optional_fates(self) -> tuple[str, ...]:
+        """The fates that only some logs have, such as duplicates, if a slice on the page has records of them."""
+        return tuple(optional_fates(self.totals))
+
+    @property
     def is_daily(self) -> bool:
         """Whether all slices are days, so that the page can show a calendar of months."""
         return all(line.slice.day for line in self.lines)

@@ -223,4 +223,6 @@ def test_a_table_of_a_pipeline_is_no_log_but_what_it_has_published(shell: Shell)
     assert "is a table of the pipeline sales" in shell.err
     tables.by_date(shell.root / "mine" / "ledger")
     tables.by_date(shell.root / "mine" / "clicks")
-    assert shell("doctor", "mine/clicks") == 0, "a table of the user beside one that is called ledger"
+    tables.by_date(shell.root / "mine" / "watermarks")
+    for name in ("clicks", "ledger", "watermarks"):
+        assert shell("doctor", f"mine/{name}") == 0, "a table of the user that is called ledger, or beside it"
