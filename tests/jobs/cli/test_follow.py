@@ -158,7 +158,7 @@ def test_a_reader_that_cannot_follow_does_not_stop_the_others(shell: Shell) -> N
     for name, old, new in (("cut", "key: [k]", "slice: {every: 1h}, key: [k]"), ("column", "sum: n", "sum: nosuch")):
         text = READER.replace("NAME", name).replace("READS", "hours").replace("SIZE", "3d").replace(old, new)
         (shell.root / "pipelines" / f"{name}.yaml").write_text(text)
-    (shell.root / "pipelines" / "typo.yaml").write_text(text.replace("watermark", "watermrak"))
+    (shell.root / "pipelines" / "typo.yaml").write_text(READER.replace("watermark", "watermrak"))
     plans = shell.json("plan", "hours", "--from", first, "--to", str(FIRST + timedelta(days=1)), "--with-downstream")
     assert [plan["pipeline"] for plan in plans["downstream"]] == ["column", "cut", "days", "pairs", "zeros"]
     assert shell("follow", "hours") == 1
