@@ -256,7 +256,10 @@ SETTLED = "settled"
 ARRIVAL = "arrival"
 """`CheckResult.table` of the check that a slice has arrived. It fails for an overdue slice (`ready: {then: hold}`)."""
 
-JUDGED = frozenset({SETTLED, ARRIVAL})
+BORDER = "border"
+"""`CheckResult.table` of the check that readers lose or repeat no window where the slices of an adopted spec begin."""
+
+JUDGED = frozenset({SETTLED, ARRIVAL, BORDER})
 """The tables of checks that a judgement of a request adds. No table has rows of them, so that no digest covers them."""
 
 LAWS = "laws"

@@ -1,7 +1,5 @@
 """The command adopt."""
 
-from functools import partial
-
 import click
 
 from jobs.cli import options
@@ -9,19 +7,16 @@ from jobs.cli.plan import restart_of
 from jobs.cli.progress import progress_option
 from jobs.cli.run import Shown, run_asked
 from jobs.cli.slice_lines import all_option, show_plan
-from jobs.comparing.views import differing_request
 from jobs.engine.fingerprints import spec_fingerprint
 from jobs.orchestration.following import stopped_readers
 from jobs.orchestration.requests import Staging
-from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound, show_instant, slice_at, slice_grid, slices_between
-from jobs.plain_text import counted
 from jobs.planning.request_context import Asked, RequestContext
 from jobs.planning.spec_changes import border_warning, spec_changes
 from jobs.planning.steps import Ask
 from jobs.planning.suite_fingerprint import with_checks
 from jobs.reading.stored_tables import spec_of
-from jobs.runs import SHOWN_DIGITS, Slice
+from jobs.runs import Slice
 from windowlib.errors import RequestError
 
 
@@ -55,8 +50,8 @@ def adopt_command(  # noqa: PLR0913 - one parameter per option
     Until then, the schedule goes on with the spec that was published. The new chain begins at a restart point: its
     rows are those of a chain that always had the new spec. The slices before --from stay as they are. If the new spec
     fires windows at other times, readers may see records of windows over that border twice, or never. If they would
-    lose windows for good, or see records twice, the slices are only staged, and the exit status is 1: a person
-    publishes them.
+    lose windows for good, or see records twice, a check holds the request, and the exit status is 1: a person waives
+    it, or cancels the request.
     """
     pipeline = places.pipeline(pipeline_name)
     work = with_checks(places.request_context(pipeline))
@@ -91,32 +86,7 @@ def adopt_command(  # noqa: PLR0913 - one parameter per option
         warm_up=warm_up,
     )
     shown = Shown(as_json=as_json, fold_from=fold_from, progress=progress)
-    return run_asked(
-        work, asked, staging=Staging(), publishes=not no_publish, master=master, shown=shown,
-        why_held=partial(_taken_or_repeated, work, before=before, changes_firing=border is not None),
-    )  # fmt: skip
-
-
-def _taken_or_repeated(work: RequestContext, request_id: str, *, before: Pipeline, changes_firing: bool) -> str | None:
-    """Return what readers would see wrong over the border if a staged adoption was published; None if nothing."""
-    view = work.ledger.view()
-    if differing_request(view, request_id) is None:
-        return None
-    from jobs.comparing.border import Specs, lost_and_repeated
-
-    specs = Specs(before=before, after=work.pipeline, changes_firing=changes_firing)
-    lost, repeated = lost_and_repeated(work.lake, view, request_id, specs=specs)
-    if not lost and not repeated:
-        return None
-    name, short = work.pipeline.name, request_id[:SHOWN_DIGITS]
-    problems = [f"lose {counted(lost, 'window')} for good"] if lost else []
-    problems += [f"see records of {counted(repeated, 'window')} twice"] if repeated else []
-    return (
-        f"readers would {' and '.join(problems)}: the new spec has other windows, or fires them at other times than "
-        f"the slices before --from, which keep their panes. `hindcast diff {name} --request {short}` lists them. If "
-        f"that is right, `hindcast publish {name} --request {short}` publishes it. If not, cancel it, and "
-        f"replay all slices with the new spec: `hindcast run {name} --from {min(view.published)} --to … --fresh`"
-    )
+    return run_asked(work, asked, staging=Staging(), publishes=not no_publish, master=master, shown=shown)
 
 
 def _slices(work: RequestContext, from_text: str | None) -> tuple[Slice, ...]:

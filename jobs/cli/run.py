@@ -149,20 +149,16 @@ class Shown:
 
 def run_asked(
     work: RequestContext, asked: Asked, *, staging: Staging, publishes: bool, master: str | None, shown: Shown,
-    accepted: "PlanFile | None" = None, why_held: Callable[[str], str | None] | None = None,
+    accepted: "PlanFile | None" = None,
 ) -> int:  # fmt: skip
-    """Run a request, and print its progress and its outcome. Return the exit status.
-
-    `why_held` gets the id of the staged request, and returns why it is not published; None: it is.
-    """
+    """Run a request, and print its progress and its outcome. Return the exit status."""
     told = told_progress(work.pipeline.name, shown.progress, at_least=shown.fold_from)
     with LazyReplayer(master=master) as replayer, told as on_progress:
         staging = replace(staging, on_progress=on_progress)
         run = partial(run_request, work, replayer=replayer, staging=staging, accepted=accepted)
-        if publishes:
-            outcome, problem = _published(work, asked, run, why_held=why_held)
-        else:
-            outcome, problem = _in_its_turn(work, asked, partial(run, publish=False)), None
+        outcome = _in_its_turn(work, asked, partial(run, publish=publishes))
+    publication = outcome.publication
+    problem = None if publication is None or publication.is_published else publication.why
     if shown.as_json:
         options.print_json(outcome.to_json())
     else:
@@ -179,24 +175,6 @@ def run_asked(
         if asked.kind is RequestKind.CANDIDATE and outcome.request_id and not failed:
             options.say(f"next: hindcast publish {work.pipeline.name} --request {outcome.request_id[:SHOWN_DIGITS]}")
     return options.REFUSED if failed or problem else options.OK
-
-
-def _published(
-    work: RequestContext,
-    asked: Asked,
-    run: Callable[..., RequestOutcome],
-    *,
-    why_held: Callable[[str], str | None] | None,
-) -> tuple[RequestOutcome, str | None]:
-    """Run a request and publish it, unless something holds it; return the outcome, and why it is not published."""
-    outcome = _in_its_turn(work, asked, partial(run, publish=why_held is None))
-    if why_held is not None and outcome.request_id and all(run.is_publishable for run in outcome.runs):
-        problem = why_held(outcome.request_id)
-        if problem is not None:
-            return outcome, problem
-        outcome = _in_its_turn(work, replace(asked, request_id=outcome.request_id), partial(run, publish=True))
-    publication = outcome.publication
-    return outcome, None if publication is None or publication.is_published else publication.why
 
 
 def _in_its_turn(work: RequestContext, asked: Asked, run: Callable[[Asked], RequestOutcome]) -> RequestOutcome:

@@ -4,6 +4,7 @@ Slices before the border keep the panes of the former spec. Readers do not see t
 in the warm-up, and the runs with the former spec after the border are replaced.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -22,44 +23,45 @@ _START, _END = BOUNDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Specs:
-    """The former and the new spec, and whether they have other windows or fire them at other times."""
+class BorderChange:
+    """How many windows readers would lose for good, and how many repeat records that they see before the border."""
 
-    before: Pipeline
-    after: Pipeline
-    changes_firing: bool
+    lost: int = 0
+    repeated: int = 0
 
 
-def lost_and_repeated(lake: Lake, view: LedgerView, request_id: str, *, specs: Specs) -> tuple[int, int]:
-    """Return how many windows readers would lose for good, and how many repeat records that they see before the border.
+def border_change(lake: Lake, view: LedgerView, request_id: str, *, specs: Sequence[Pipeline]) -> BorderChange:
+    """Return what the publication of an adoption changes over its border. `specs` are the former and the new one.
 
     A spec that fires a window earlier fires it before the border, in the warm-up, and the replaced runs had its pane.
     Windows that the new chain fires later are not lost.
     """
     sides, runs = request_sides(view, request_id), view.requests[request_id].runs
-    changes = window_changes(lake, specs.after.name, sides)
+    changes = window_changes(lake, specs[-1].name, sides)
     if not changes.rows.num_rows:  # without windows on both sides, there are no columns of theirs
-        return 0, 0
+        return BorderChange()
     is_gone = pc.equal(changes.rows[OPERATION], DELETE)
-    last_ms = view.run(runs[max(runs)]).result.watermark_ms
+    last = view.run(runs[max(runs)]).result
+    until_ms = last.slice.end_ms if last.watermark_ms is None else last.watermark_ms
     ends = changes.rows.filter(is_gone)[_END].cast(pa.timestamp("ms", "UTC")).cast(pa.int64()).to_pylist()
-    lost = sum(end is None or end <= last_ms for end in ends)
+    lost = sum(end is None or end <= until_ms for end in ends)
     shown = replace(changes, rows=changes.rows.filter(pc.invert(is_gone)))
-    if not specs.changes_firing or not shown.rows.num_rows:
-        return lost, 0
+    if not shown.rows.num_rows:
+        return BorderChange(lost=lost)
     seen = {slice_id: run.result.run_id for slice_id, run in sides.after.runs.items()}
-    return lost, _repeated(lake, replace(view, published=seen), shown, specs=specs, first=min(runs))
+    repeated = _repeated(lake, replace(view, published=seen), shown, specs=specs, first=min(runs))
+    return BorderChange(lost=lost, repeated=repeated)
 
 
-def _repeated(lake: Lake, seen: LedgerView, shown: WindowChanges, *, specs: Specs, first: str) -> int:
+def _repeated(lake: Lake, seen: LedgerView, shown: WindowChanges, *, specs: Sequence[Pipeline], first: str) -> int:
     """Return how many of the changed windows repeat records of windows that readers see in the slices before `first`.
 
     A pane with the bounds of another one replaces it, unless they are discarding. Sliding windows share records.
     """
-    keys = [name for name in specs.after.log.key_columns if name in specs.before.log.key_columns]
+    keys = [name for name in specs[-1].log.key_columns if name in specs[0].log.key_columns]
     chosen = RowFilter(time=_END, from_=pc.min(shown.rows[_START]))
-    before = read_published(lake, specs.after.name, seen, chosen=chosen, columns=[*keys, *BOUNDS, "slice_id"])
-    windows = [spec.windows for spec in (specs.before, specs.after) if spec.windows is not None]
+    before = read_published(lake, specs[-1].name, seen, chosen=chosen, columns=[*keys, *BOUNDS, "slice_id"])
+    windows = [spec.windows for spec in specs if spec.windows is not None]
     is_equal = f"a.{_START} = b.{_START} AND a.{_END} = b.{_END}"
     repeats = [f"({is_equal})"] if any(grammar.accumulation == "discarding" for grammar in windows) else []
     if all(grammar.sliding is None for grammar in windows):

@@ -5,7 +5,8 @@ Only this module implements these rules:
 - One attempt counts for a run (jobs.ledger.attempt_choice).
 - If a later attempt at the run left other content, the run's verdict is ERROR.
 - A waiver lets a failed run pass until checks fail that had not failed when the person waived it, or until a person
-  cancels a request that has the run, or rolls its publication back. A run that readers still see keeps its waiver.
+  cancels a request that has the run, or rolls its publication back. A run that readers still see keeps its waiver, and
+  so does a run of another open request if the person has decided on that one.
 - The newest judgement of a run adds its checks to those of the suite.
 - A rollback holds the chain until the next publication, or until a person resumes the chain.
 - A restatement that is only proposed is what its newest `requested` event says. Of other requests, the first counts.
@@ -275,10 +276,16 @@ class Projection:
             self._repairs = {**self._repairs, **repairs}
 
     def _end_waivers(self, runs: Mapping[str, str | None]) -> None:
-        """End the waivers of runs (slice -> run) that readers do not see."""
+        """End the waivers of runs (slice -> run) that readers do not see, and that were not for an open request."""
         for slice_id, run_id in runs.items():
-            if run_id is not None and run_id not in {self._seen.get(slice_id), self._chain.get(slice_id)}:
+            if run_id is None or run_id in {self._seen.get(slice_id), self._chain.get(slice_id)}:
+                continue
+            waiver = self._runs.of(run_id).waiver
+            if waiver is not None and not self._is_open_with(waiver.request_id, slice_id, run_id):
                 self._runs.end_waiver(run_id)
+
+    def _is_open_with(self, request_id: str, slice_id: str, run_id: str) -> bool:
+        return request_id in self._open and self._requests[request_id].runs.get(slice_id) == run_id
 
     def _close(self, event: LedgerEvent, *, is_cancelled: bool) -> None:
         request = self._request(event)

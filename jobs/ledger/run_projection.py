@@ -150,6 +150,7 @@ class RunsProjection:
         waiver = Waiver(
             slice_id=text_of(event, "slice_id"),
             run_id=run_id,
+            request_id=event.request_id or "",
             who=event.who or "",
             reason=event.reason or "",
             at_ms=event.at_ms,
@@ -158,10 +159,8 @@ class RunsProjection:
         self.change(run_id, waiver=waiver, ended_waiver=None)
 
     def end_waiver(self, run_id: str) -> None:
-        """Let the waiver of a run, if it has one, not count any more."""
-        waiver = self.of(run_id).waiver
-        if waiver is not None:
-            self.change(run_id, waiver=None, ended_waiver=waiver)
+        """Let the waiver of a run not count any more."""
+        self.change(run_id, waiver=None, ended_waiver=self.of(run_id).waiver)
 
     def renew_waiver(self, run_id: str) -> None:
         """Let the ended waiver of a failed run that readers see count again.

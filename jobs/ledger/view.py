@@ -56,6 +56,7 @@ class Waiver:
 
     `failed` holds (table, check, column, arguments) of the checks that had failed at that time, or None for any
     arguments. The check of settled windows has what was found in place of the column: another finding voids the waiver.
+    `request_id` is the request that the person has decided on.
     """
 
     slice_id: str
@@ -64,6 +65,7 @@ class Waiver:
     reason: str
     at_ms: int
     failed: frozenset[tuple[str | None, ...]]
+    request_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

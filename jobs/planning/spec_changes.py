@@ -13,7 +13,6 @@ from jobs.runs import Slice
 _MAX_VALUE: Final = 60
 _MAX_NAMED: Final = 5
 _OF_FIRING: Final = ("watermark", "windows", "log.")
-"""The keys that decide which windows there are, when they fire, and what their panes have."""
 
 
 def spec_changes(before: Pipeline, after: Pipeline) -> tuple[str, ...]:
@@ -27,6 +26,11 @@ def spec_changes(before: Pipeline, after: Pipeline) -> tuple[str, ...]:
     return changes or ("a function, or Hindcast itself, has changed",)
 
 
+def firing_keys(changes: Sequence[str]) -> list[str]:
+    """Return the changed keys that decide which windows there are, when they fire, and what their panes have."""
+    return [change.partition(": ")[0] for change in changes if change.startswith(_OF_FIRING)]
+
+
 def border_warning(changes: Sequence[str], *, first: Slice, published: Slice) -> str | None:
     """Return that an adoption may lose windows over its border, or show their records twice; None if it cannot.
 
@@ -37,14 +41,14 @@ def border_warning(changes: Sequence[str], *, first: Slice, published: Slice) ->
         first: the first slice with the new spec.
         published: the first published slice.
     """
-    keys = [change.partition(": ")[0] for change in changes if change.startswith(_OF_FIRING)]
+    keys = firing_keys(changes)
     if not keys or first.start_ms <= published.start_ms:
         return None
     return (
         f"{', '.join(keys)} may change when windows fire, what their panes have, or which windows there are. The "
         f"slices before {first.slice_id} keep their panes, so readers may see records of windows that are open "
-        "there twice, or never. Look at the difference with --no-publish (`delete` is a window that readers lose), "
-        f"or replay the published slices with the new spec: --from {published.slice_id}"
+        "there twice, or never. If they would, a check holds the request. `hindcast diff` prints the difference. Or "
+        f"replay the published slices with the new spec: --from {published.slice_id}"
     )
 
 

@@ -7,23 +7,26 @@ if another request is published in between, the request is judged again.
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
 from jobs.durations import format_duration
 from jobs.ledger.events import LedgerEvent, judged_event
 from jobs.ledger.view import LedgerView, Request
+from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.publish import SettledGrammar
 from jobs.pipeline.slices import show_instant
 from jobs.plain_text import counted
 from jobs.planning.request_context import RequestContext
-from jobs.publishing.rules import NO_RULE, is_ready, settled_basis
-from jobs.runs import ARRIVAL, SETTLED, CheckResult, Verdict
+from jobs.publishing.rules import NO_RULE, is_ready, settled_basis, specs_at_border
+from jobs.runs import ARRIVAL, BORDER, SETTLED, CheckResult, Verdict
 
 if TYPE_CHECKING:
     from jobs.comparing.settled import SettledChange
 
 CHECK: Final = "settled_windows"
 ARRIVED: Final = "slice_has_arrived"
+UNBROKEN: Final = "windows_over_the_border"
 MAX_TRIES: Final = 20
 
 
@@ -64,12 +67,19 @@ class _Recording:
 
 
 def judged_checks_of(work: RequestContext, view: LedgerView, request: Request) -> Mapping[str, tuple[CheckResult, ...]]:
-    """Return run id -> a failed check if its slice has not arrived, and a check if it changes a settled window."""
+    """Return run id -> a failed check if its slice has not arrived, and a check if it changes a settled window.
+
+    The first run of an adoption has a check of its border.
+    """
     checks: dict[str, tuple[CheckResult, ...]] = {
         run_id: (_not_arrived(slice_id, request.unarrived[slice_id]),) if slice_id in request.unarrived else ()
         for slice_id, run_id in request.runs.items()
         if view.published.get(slice_id) != run_id  # the judgement of a run that readers see stays what it is
     }
+    specs = specs_at_border(view, request)
+    if specs and checks:
+        first = next(iter(checks))
+        checks[first] = (*checks[first], _at_border(work, view, request, specs=specs))
     rule = work.pipeline.publish.settled if work.pipeline.publish is not None else None
     if rule is None or not view.published or not checks:
         return checks
@@ -85,6 +95,25 @@ def judged_checks_of(work: RequestContext, view: LedgerView, request: Request) -
         judged = run_id if run_id in checks else [*checks][-1]  # the publication may also end a repair at other slices
         checks[judged] = (*checks[judged], _check(rule, change, slice_id))
     return checks
+
+
+def _at_border(work: RequestContext, view: LedgerView, request: Request, *, specs: Sequence[Pipeline]) -> CheckResult:
+    from jobs.comparing.border import border_change  # imports Arrow
+
+    change, first = border_change(work.lake, view, request.request_id, specs=specs), min(request.runs)
+    note = f"{counted(change.lost, 'window')} lost for good, {counted(change.repeated, 'window')} with repeated records"
+    demand = f"readers lose no window, and see no record twice, where the slices of the new spec begin ({first})"
+    is_right = not change.lost and not change.repeated
+    return CheckResult(
+        slice_id=first,
+        table=BORDER,
+        check=UNBROKEN,
+        severity="critical",
+        verdict=Verdict.PASS if is_right else Verdict.FAIL,
+        observed=json.dumps({**asdict(change), "note": note}, sort_keys=True),
+        arguments=json.dumps({"demand": demand}, sort_keys=True),
+        message=f"{demand}: found {note}",
+    )
 
 
 def exceeds(rule: SettledGrammar, change: "SettledChange") -> bool:

@@ -175,7 +175,12 @@ def test_a_waiver_ends_when_a_person_cancels_a_request_with_the_run() -> None:
     events = [requested(), *staged(result), about(EventKind.WAIVED, result, who="ann", reason="real", request_id="r")]
     assert view(*events, cancelled(action=None)).run("run1").is_publishable, "another request has replaced it"
     adopted = [requested("s"), about(EventKind.ADOPTED, result, request_id="s")]
-    for closed in ([cancelled(), *adopted], [*adopted, cancelled("s")]):
+    assert view(*events, *adopted, cancelled("s")).run("run1").is_publishable, "r is open, and ann has decided on it"
+    for closed in (
+        [cancelled(), *adopted],
+        [*adopted, cancelled()],
+        [cancelled(action=None), *adopted, cancelled("s")],
+    ):
         ended = view(*events, *closed)
         assert (ended.run("run1").is_publishable, ended.run("run1").waiver) == (False, None)
         again = about(EventKind.WAIVED, result, who="cyd", reason="real", request_id="r")
