@@ -126,19 +126,22 @@ class RunsProjection:
         run_id = text_of(event, "run_id")
         Verdict(event.verdict)  # a view reads both values, and does not know the ledger's place
         checks_fingerprint_of(event)
-        waiver = self.of(run_id).waiver
-        is_kept = waiver is None or all(
-            check in waiver.failed or (*check[:3], None) in waiver.failed for check in _failed_checks(event)
-        )
-        self.change(run_id, checked=event, waiver=waiver if is_kept else None)
+        self._void_waivers(run_id, _failed_checks(event))
+        self.change(run_id, checked=event)
 
     def judge(self, event: LedgerEvent) -> None:
         """Take the judgement of a request's runs in. Another finding voids a waiver."""
         for run_id, checks in judged_checks(event).items():
             judgement = Judgement(basis=str(event.details.get("basis")), checks=checks)
-            waiver = self.of(run_id).waiver
-            is_kept = waiver is None or judgement.failed <= waiver.failed
-            self.change(run_id, judgement=judgement, waiver=waiver if is_kept else None)
+            self._void_waivers(run_id, judgement.failed)
+            self.change(run_id, judgement=judgement)
+
+    def _void_waivers(self, run_id: str, failed: Iterable[tuple[str | None, ...]]) -> None:
+        """Forget a waiver that does not cover each failed check, also one that a rollback would let count again."""
+        events = self.of(run_id)
+        for name, waiver in (("waiver", events.waiver), ("ended_waiver", events.ended_waiver)):
+            if waiver is not None and not all({check, (*check[:3], None)} & waiver.failed for check in failed):
+                self.change(run_id, **{name: None})
 
     def waive(self, event: LedgerEvent) -> None:
         """Take the waiver of a run in."""

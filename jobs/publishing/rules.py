@@ -4,19 +4,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from jobs.engine.fingerprints import fingerprint, spec_fingerprint
+from jobs.engine.fingerprints import fingerprint
 from jobs.lake.log_match import Match, match_input
 from jobs.ledger.leases import Lease
 from jobs.ledger.publications import Hold, Publication
-from jobs.ledger.view import LedgerView, Request, RequestState
+from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slices_between
 from jobs.plain_text import counted
 from jobs.planning.chains import newly_shown
 from jobs.planning.published_spec import is_lost
-from jobs.planning.request_context import RequestContext, holders, stored_pipeline, with_cut_of
+from jobs.planning.request_context import RequestContext, holders, with_cut_of
 from jobs.planning.spec_changes import firing_keys, spec_changes
-from jobs.planning.suite_fingerprint import suite_fingerprint
 from jobs.publishing.chain_rules import (
     broken_chain,
     followed_by,
@@ -26,8 +25,9 @@ from jobs.publishing.chain_rules import (
     outdated,
 )
 from jobs.publishing.stop_reasons import held_by, listed
+from jobs.publishing.suite_rule import of_other_suite
 from jobs.reading.stored_tables import spec_of
-from windowlib.errors import LedgerError, SpecError
+from windowlib.errors import LedgerError
 
 SEEN = "readers see all of it already"
 UNVERIFIED = (
@@ -82,7 +82,7 @@ def judge_publication(
         request: a request of the view.
         lease_id: the lease of the caller that has staged the request; None if a person publishes.
     """
-    work = with_cut_of(work, request)
+    edited, work = work, with_cut_of(work, request)  # an edited cut is another spec, whose suite is not the request's
     is_begun = bool(request.runs) or request.is_complete
     incomplete = _incomplete(work, view, request)
     unseen = newly_shown(view, request)
@@ -93,7 +93,7 @@ def judge_publication(
         or _rolled_back(view, request, is_person=lease_id is None)
         or _replaced(view, request)
         or _held(view, request)
-        or _of_other_suite(work, view, request)
+        or _of_other_suite(edited, view, request)
         or (None if is_begun else _empty(request))
         or incomplete
         or _not_promotable(work, view, request)
@@ -267,44 +267,14 @@ def _held(view: LedgerView, request: Request) -> PublicationAttempt | None:
     return _refused(request, held_by(stopping), stopped_by=tuple(run.result.slice.slice_id for run in stopping))
 
 
-def of_other_suite(work: RequestContext, view: LedgerView, request: Request) -> tuple[tuple[str, ...], str]:
-    """Return the slices whose runs were checked by another suite than a rerun would have, and why they are refused.
-
-    The suite in force is that of the pipeline file, or of the stored spec of the request if the file has another spec.
-    A file without `quality` has none. Runs that readers see already keep the checks that they had, and so do runs of
-    versions of Hindcast that did not record their suite.
-    """
-    judged = {
-        run.result.slice.slice_id: run.checks_fingerprint
-        for run in map(view.run, request.runs.values())
-        if run.checks_fingerprint is not None and not view.is_in_chain(run.result.run_id)
-    }
-    is_same = request.spec_fingerprint == spec_fingerprint(work.pipeline)
-    pipeline = work.pipeline if is_same else stored_pipeline(work.pipeline, request)
-    if not judged or pipeline.quality is None:
-        return (), ""
-    try:
-        now = suite_fingerprint(pipeline)
-    except SpecError as error:
-        return tuple(
-            judged
-        ), f"whether suite {pipeline.quality.suite} has changed since the runs were checked is not known: {error}"
-    slices = tuple(slice_id for slice_id, checked in judged.items() if checked != now)
-    if not slices:
-        return (), ""
-    is_named = request.is_open and not request.is_candidate and request.from_ms is not None
-    again = f" (`hindcast run {work.pipeline.name} --request {request.request_id}`)" if is_named else ""
-    verb = "was" if len(slices) == 1 else "were"
-    return slices, (
-        f"suite {pipeline.quality.suite} has changed since {listed(slices)} {verb} checked. Readers see "
-        f"nothing that it has not checked: run the request again{again}"
-    )
-
-
 def _of_other_suite(work: RequestContext, view: LedgerView, request: Request) -> PublicationAttempt | None:
-    """Refuse runs that another suite has checked than the one in force. There is no slice to decide."""
-    why = of_other_suite(work, view, request)[1]
-    return _refused(request, why) if why else None
+    """Refuse runs that another suite has checked than the one in force.
+
+    There is no slice to decide, but the slices of one DAG run let the others of a shared request wait.
+    """
+    slices, why = of_other_suite(work, view, request)
+    shared = request.kind is RequestKind.AIRFLOW_BACKFILL
+    return _refused(request, why, stopped_by=slices if shared else ()) if why else None
 
 
 def _unverified(work: RequestContext, view: LedgerView, request: Request) -> PublicationAttempt | None:
