@@ -26,8 +26,9 @@ SEMANTICS_VERSION = 2
 CLOCK_VERSION = 2
 
 # The same for pipelines with users' functions only. 1: functions shared values with other windows, keys and states, and
-# Arrow converted values to the type of a column in silence. A firing without a result left the pane before it.
-FUNCTIONS_VERSION = 2
+# Arrow converted values to the type of a column in silence. 2: a firing without a result left the pane before it, and a
+# state of a trigger could have the name of one of Hindcast's.
+FUNCTIONS_VERSION = 3
 
 # The same for a `timeout` around a trigger that waits for the clock, is composite or is a user's. 1: a time-out deleted
 # timers of that trigger, and kept its state when it reset the trigger.
@@ -45,16 +46,21 @@ CONTINUOUS_VERSION = 2
 
 # The same for MongoDB's stages with one of these operators, if it has this field. 1: $dateDiff counted no change of the
 # clock, $dateToString wrote the offset of a time zone, wrong fields were ignored, and texts of doubles were Python's.
-# Dates plus doubles, sets, decimals of doubles, and fields inside arrays of arrays were not those of MongoDB.
 DOCUMENTS_VERSION = 2
 _DOCUMENT_RULES = {
     "$dateDiff": "timezone", "$dateToString": "timezone", "$dateFromString": "timezone",
     "$filter": "limit", "$zip": "defaults",
     "$toLower": None, "$toUpper": None, "$strcasecmp": None,
     "$substr": None, "$substrCP": None, "$substrBytes": None,
-    "$add": None, "$subtract": None, "$toString": None, "$toDecimal": None, "$convert": None,
-    "$setUnion": None, "$setIntersection": None, "$setDifference": None, "$elemMatch": None,
 }  # fmt: skip
+
+# The same for these operators, and for paths of inner fields. 1: dates plus doubles, sets, decimals of doubles, and
+# fields inside arrays of arrays were not those of MongoDB.
+OPERATORS_VERSION = 2
+_OPERATOR_RULES = dict.fromkeys((
+    "$add", "$subtract", "$toString", "$toDecimal", "$convert", "$setUnion", "$setIntersection", "$setDifference",
+    "$elemMatch",
+))  # fmt: skip
 _STAGES_WITH_PATHS = ("$project", "$addFields", "$set", "$unset", "$unwind")
 
 # The same for retracting panes of a user's function with a struct as output. 1: a result that is a mapping of columns
@@ -122,8 +128,11 @@ def _versions_of(windows: WindowsGrammar) -> dict[str, object]:
         versions["combiners_version"] = COMBINERS_VERSION
     if _has_endless_intervals(windows):
         versions["continuous_version"] = CONTINUOUS_VERSION
-    if windows.atlas and _has_document_rules(windows.atlas.stage):
+    stage = windows.atlas.stage if windows.atlas else None
+    if _has_operators(stage, _DOCUMENT_RULES):
         versions["documents_version"] = DOCUMENTS_VERSION
+    if _has_operators(stage, _OPERATOR_RULES) or _has_paths(stage):
+        versions["operators_version"] = OPERATORS_VERSION
     return versions
 
 
@@ -147,14 +156,21 @@ def _retracts_structs(pipeline: Pipeline) -> bool:
     return any(kind.lstrip().startswith("struct") for kind in kinds)
 
 
-def _has_document_rules(value: object) -> bool:
-    """Return whether DOCUMENTS_VERSION counts for a part of a stage."""
+def _has_operators(value: object, rules: Mapping[str, str | None]) -> bool:
+    """Return whether a part of a stage has an operator of `rules`, with the field that the rule is about."""
     if isinstance(value, Mapping):
-        operators = [(value[name], field) for name, field in _DOCUMENT_RULES.items() if name in value]
+        operators = [(value[name], field) for name, field in rules.items() if name in value]
         has_rule = any(field is None or (isinstance(at, Mapping) and field in at) for at, field in operators)
-        has_path = any(_has_inner_path(value[name]) for name in _STAGES_WITH_PATHS if name in value)
-        return has_rule or has_path or any(map(_has_document_rules, value.values()))
-    return isinstance(value, list) and any(map(_has_document_rules, value))
+        return has_rule or any(_has_operators(inner, rules) for inner in value.values())
+    return isinstance(value, list) and any(_has_operators(inner, rules) for inner in value)
+
+
+def _has_paths(value: object) -> bool:
+    """Return whether a stage, or one inside it, has a path of an inner field."""
+    if isinstance(value, Mapping):
+        stages = [value[name] for name in _STAGES_WITH_PATHS if name in value]
+        return any(map(_has_inner_path, stages)) or any(map(_has_paths, value.values()))
+    return isinstance(value, list) and any(map(_has_paths, value))
 
 
 def _has_inner_path(stage: object) -> bool:
@@ -162,7 +178,8 @@ def _has_inner_path(stage: object) -> bool:
     if isinstance(stage, Mapping):
         inner = [value for value in stage.values() if isinstance(value, Mapping)]
         is_nested = any(not name.startswith("$") for value in inner for name in value)
-        return is_nested or any("." in name for name in stage) or _has_inner_path(stage.get("path"))
+        named = [stage.get("path"), stage.get("includeArrayIndex")]
+        return is_nested or any("." in name for name in stage) or any(map(_has_inner_path, named))
     return (isinstance(stage, str) and "." in stage) or (isinstance(stage, list) and any(map(_has_inner_path, stage)))
 
 

@@ -126,7 +126,8 @@ class RunsProjection:
         run_id = text_of(event, "run_id")
         Verdict(event.verdict)  # a view reads both values, and does not know the ledger's place
         checks_fingerprint_of(event)
-        self._void_waivers(run_id, _failed_checks(event))
+        if self.of(run_id).waiver or self.of(run_id).ended_waiver:  # else no check is decoded
+            self._void_waivers(run_id, _failed_checks(event))
         self.change(run_id, checked=event)
 
     def judge(self, event: LedgerEvent) -> None:
