@@ -84,5 +84,6 @@ def gate(pipeline: Pipeline, lake: Lake, *, opened: Opened, now_ms: int, slices:
     release(work, opened)
     if not stopping:  # the publication of a shared request does not tell which slices it lacks
         lack = edited if is_edited else f"request {request.request_id} has no run of {listed(unstaged)}"
-        raise RequestError(f"{lack}; clear the replay task")
+        is_told = is_edited and request.kind is RequestKind.AIRFLOW_BACKFILL
+        raise RequestError(lack if is_told else f"{lack}; clear the replay task")
     return Gate(runs=runs, held=tuple(stopping))

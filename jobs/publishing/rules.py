@@ -8,9 +8,9 @@ from jobs.engine.fingerprints import fingerprint, spec_fingerprint
 from jobs.lake.log_match import Match, match_input
 from jobs.ledger.leases import Lease
 from jobs.ledger.publications import Hold, Publication
-from jobs.ledger.view import LedgerView, Request, RequestState
+from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.pipeline.slices import slices_between
+from jobs.pipeline.slices import show_ms, slice_grid, slices_between
 from jobs.plain_text import counted
 from jobs.planning.chains import newly_shown
 from jobs.planning.published_spec import is_lost
@@ -292,19 +292,36 @@ def of_other_suite(work: RequestContext, view: LedgerView, request: Request) -> 
     slices = tuple(slice_id for slice_id, checked in judged.items() if checked != now)
     if not slices:
         return (), ""
-    is_named = request.is_open and not request.is_candidate and request.from_ms is not None
-    again = f" (`hindcast run {work.pipeline.name} --request {request.request_id}`)" if is_named else ""
     verb = "was" if len(slices) == 1 else "were"
     return slices, (
         f"suite {pipeline.quality.suite} has changed since {listed(slices)} {verb} checked. Readers see "
-        f"nothing that it has not checked: run the request again{again}"
+        f"nothing that it has not checked: {_again(work, request)}"
     )
 
 
+def _again(work: RequestContext, request: Request) -> str:
+    """Return how a person lets the runs of a request be checked again."""
+    command = f"hindcast run {work.pipeline.name}"
+    if request.from_ms is None or request.to_ms is None:
+        return "clear the replay tasks of the DAG runs that have these slices"
+    if request.is_candidate:
+        return f"run the candidate again (`{command} … --as-candidate`)"
+    if request.is_open:
+        return f"run the request again (`{command} --request {request.request_id}`)"
+    if request.is_repair:
+        return f"repair again (`hindcast repair {work.pipeline.name} --run`)"
+    start, end = (show_ms(slice_grid(work.pipeline), at_ms) for at_ms in (request.from_ms, request.to_ms))
+    return f"replay the range (`{command} --from {start} --to {end}`)"
+
+
 def _of_other_suite(work: RequestContext, view: LedgerView, request: Request) -> PublicationAttempt | None:
-    """Refuse runs that another suite has checked than the one in force. There is no slice to decide."""
-    why = of_other_suite(work, view, request)[1]
-    return _refused(request, why) if why else None
+    """Refuse runs that another suite has checked than the one in force. There is no slice to decide.
+
+    A DAG run of Airflow's backfill waits for the slices of the others.
+    """
+    slices, why = of_other_suite(work, view, request)
+    is_shared = request.kind is RequestKind.AIRFLOW_BACKFILL
+    return _refused(request, why, stopped_by=slices if is_shared else ()) if why else None
 
 
 def _unverified(work: RequestContext, view: LedgerView, request: Request) -> PublicationAttempt | None:

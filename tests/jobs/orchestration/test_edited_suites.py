@@ -22,6 +22,7 @@ from jobs.orchestration.scheduling import Decision, Replay, Skip
 from jobs.planning.request_context import Asked, RequestContext, open_request_context
 from jobs.planning.suite_fingerprint import with_checks
 from jobs.planning.suites import load_checks
+from jobs.publishing.decisions import rollback
 from jobs.publishing.publishing import publish
 from jobs.review.pages.request_page import plan_of
 from jobs.runs import RunResult
@@ -178,6 +179,29 @@ def test_what_another_suite_has_checked_is_not_published(dags: Dags) -> None:
     assert publish(dags.work(), who="ann").is_published, "the suite is the one that has checked them again"
 
 
+def test_a_shared_request_of_another_suite_names_the_tasks_to_clear(dags: Dags) -> None:
+    shared = dags.interval()
+    assert isinstance(shared, Replay)
+    dags.replayed(shared, publish=False)
+    dags.limit(90)
+    refused = publish(dags.work(), who="ann")
+    assert refused.why.endswith("clear the replay tasks of the DAG runs that have these slices")
+    assert refused.stopped_by == tuple(shared.slices), "another DAG run of the backfill waits for them"
+    with pytest.raises(RequestError, match=r": clear the replay tasks of the DAG runs that have these slices$"):
+        gate(dags.pipeline, dags.lake, opened=shared.opened, now_ms=NOW_MS)
+    assert dags.replayed(dags.interval()) == [*DAYS[:2]]
+
+
+def test_a_rolled_back_request_of_another_suite_is_replayed_by_its_range(dags: Dags) -> None:
+    decision = dags.by_hand("1")
+    assert isinstance(decision, Replay)
+    dags.replayed(decision)
+    rollback(dags.work(), dags.work().ledger.view().publications[-1].seq, reason="a test", who="ann")
+    dags.limit(80)
+    again = "replay the range (`hindcast run sales --from 2024-01-01 --to 2024-01-03`)"
+    assert again in publish(dags.work(), who="ann", request_id=decision.opened.request_id).why
+
+
 def test_a_staged_request_of_another_spec_keeps_its_own_suite(dags: Dags) -> None:
     """Its stored spec names the suite; the edited pipeline file names another one, which cannot check its columns."""
     dags.replayed(dags.by_hand("1"), publish=False)
@@ -195,6 +219,7 @@ def test_a_candidate_that_another_suite_has_checked_is_not_promoted(dags: Dags) 
     asked = Asked(from_ms=day_ms(DAYS[0]), to_ms=day_ms(DAYS[2]), who="a test", reason="", kind=RequestKind.CANDIDATE)
     staged = run_request(with_checks(dags.work()), asked, dags.replayer)
     dags.limit(40)
-    assert "run the request again" in publish(dags.work(), who="ann", request_id=staged.request_id).why
+    again = "run the candidate again (`hindcast run sales … --as-candidate`)"
+    assert again in publish(dags.work(), who="ann", request_id=staged.request_id).why
     assert run_request(with_checks(dags.work()), asked, dags.replayer).replayed == 2
     assert publish(dags.work(), who="ann", request_id=staged.request_id).why.startswith("held by 2024-01-01")
