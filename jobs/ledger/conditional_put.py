@@ -1,24 +1,30 @@
-"""Proves, before a ledger is created in an object store, that the store refuses a second put of one name.
+"""Proves, before the first write of a ledger in an object store, that the store refuses a second put of one name.
 
 Delta commits a version with such a put (`If-None-Match: *`), and so does the proof, with the same library of Rust.
-Some stores ignore the condition. There, two writers would lose events of each other without an error.
+Some stores ignore the condition. There, two writers would lose events of each other without an error. An object
+`_proof/<digest of the store>` in the directory of the ledger tells that it was proven there. In a copy in another
+bucket, or behind another endpoint, the digest is another one.
 """
 
+import hashlib
+import json
 from contextlib import suppress
 from typing import Final
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 from jobs.lake.damage import one_line
-from jobs.storage import delta_options, remove_directory
+from jobs.storage import delta_options, make_directory, names_in, remove_directory, write_bytes
 from windowlib.errors import LedgerError
 
+DIRECTORY: Final = "_proof"
 _OBJECT: Final = "once"
 _STORES: Final = ("s3", "gs", "az", "abfs", "abfss")
 """The schemes of stores with puts. A rename of HDFS never replaces a file."""
 
 
 def prove_conditional_put(uri: str) -> None:
-    """Put one small object twice if the store has objects, and remove it.
+    """Put one small object twice, and remove it, if the store has objects and was not proven for this ledger.
 
     Args:
         uri: the place of the ledger; the object is below `_probe` beside it.
@@ -30,12 +36,17 @@ def prove_conditional_put(uri: str) -> None:
 
     if uri.partition("://")[0] not in _STORES:
         return
+    store, proofs = _store_digest(uri), f"{uri}/{DIRECTORY}"
+    if store in names_in(proofs):
+        return
     place = f"{uri.rpartition('/')[0]}/_probe/{uuid4().hex}"
     try:
         with suppress(AlreadyExistsError):  # the answer to the first try was lost
             _put(place)
         _put(place)
     except AlreadyExistsError:
+        make_directory(proofs)
+        write_bytes(f"{proofs}/{store}", b"")
         return
     except NotSupportedError as error:
         raise LedgerError(f"the store of {uri} has no conditional puts: {one_line(error)}") from error
@@ -47,6 +58,13 @@ def prove_conditional_put(uri: str) -> None:
         f"the store of {uri} accepted two commits of one version. It ignores `If-None-Match: *`, so processes would "
         "lose commits of each other. Use a store with conditional puts (docs/how-to/storage.md), or a directory"
     )
+
+
+def _store_digest(uri: str) -> str:
+    """Return a digest of the bucket and the endpoint of a place."""
+    parts, options = urlsplit(uri), delta_options(uri) or {}
+    named = [parts.scheme, parts.netloc, options.get("aws_endpoint_url", "")]
+    return hashlib.blake2b(json.dumps(named).encode(), digest_size=8).hexdigest()
 
 
 def _put(place: str) -> None:

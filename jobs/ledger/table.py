@@ -224,6 +224,8 @@ class LedgerTable:
             return
         with self._errors("created"):
             try:
+                if is_remote(self.uri):
+                    prove_conditional_put(self.uri)
                 if self._table is None and not is_delta(self.uri):
                     self._create()
                 else:
@@ -236,8 +238,6 @@ class LedgerTable:
     def _create(self) -> None:
         from deltalake import CommitProperties, DeltaTable
 
-        if is_remote(self.uri):
-            prove_conditional_put(self.uri)
         DeltaTable.create(
             self.uri,
             schema=ledger_schema(),

@@ -55,6 +55,8 @@ def _checked_again(work: RequestContext, request: Request, slices: Collection[st
         return "run its slices again"
     if request.is_open:
         return f"run the request again (`{command} --request {request.request_id}`), or clear its replay task"
+    if request.is_repair:
+        return f"repair again (`hindcast repair {work.pipeline.name} --run`)"
     grid = slice_grid(work.pipeline)
     bounds = f"--from {show_ms(grid, request.from_ms)} --to {show_ms(grid, request.to_ms)}"
     return f"replay its range (`{command} {bounds}`)"

@@ -201,18 +201,26 @@ def test_an_adoption_that_takes_windows_from_readers_waits_for_a_person(shell: S
     assert shell("adopt", "sales") == 0, "windows that fire later are not lost"
 
 
-def test_windows_are_lost_without_a_watermark_too_and_never_from_the_first_slice_on(shell: Shell) -> None:
-    """Without a watermark, windows fire at the end of the slice."""
+def test_windows_whose_records_other_windows_have_are_not_lost(shell: Shell) -> None:
+    """Also without a watermark. The windows that the warm-up fires end in the slices before the border."""
     shorter = {"tumbling: {size: 30h}\n  allowed_lateness: 0s": "tumbling: {size: 2h}\n  time: processing"}
     text = {**shorter, "watermark: {kind: bounded, out_of_orderness: 6h}\n": ""}
     write(shell, "0s", **text)
     assert shell("run", "sales", "--from", day(0), "--to", day(3)) == 0, shell.err
     write(shell, "0s", **text, **{"size: 2h": "size: 1h"})
-    assert shell("adopt", "sales") == 1
-    assert "lost for good" in flat(shell.err)
-    [request] = shell.json("status", "sales")["pipelines"][0]["requests"]
-    assert shell("cancel", "sales", "--request", request["request_id"], "--reason", "no") == 0, shell.err
-    assert shell("adopt", "sales", "--from", day(0)) == 0, shell.err
+    assert shell("adopt", "sales") == 0, shell.err
+
+
+@pytest.mark.parametrize(("first", "is_held"), [(2, True), (0, False)])
+def test_a_smaller_size_takes_the_records_that_the_warm_up_has_fired(
+    shell: Shell, first: int, *, is_held: bool
+) -> None:
+    """From the first published slice on, there is no border."""
+    write(shell, "0s", **{"size: 30h": "size: 24h"})
+    assert shell("run", "sales", "--from", day(0), "--to", day(3)) == 0, shell.err
+    write(shell, "0s", **{"size: 30h": "size: 3h"})
+    assert shell("adopt", "sales", "--from", day(first)) == (1 if is_held else 0), shell.err
+    assert bool(re.search(r"[1-9]\d* windows? lost for good", flat(shell.err))) == is_held
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,11 @@ def store(monkeypatch: pytest.MonkeyPatch, *, honours: bool, loses: int = 0) -> 
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "k")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
+    marks = set[str]()
     monkeypatch.setattr(conditional_put, "remove_directory", lambda _place: None)
+    monkeypatch.setattr(conditional_put, "make_directory", lambda _place: None)
+    monkeypatch.setattr(conditional_put, "write_bytes", lambda place, _content: marks.add(place))
+    monkeypatch.setattr(conditional_put, "names_in", lambda _place: [own.rpartition("/")[2] for own in marks])
     try:
         yield server
     finally:
@@ -71,6 +75,16 @@ def test_a_store_with_the_condition_is_accepted(monkeypatch: pytest.MonkeyPatch,
         prove_conditional_put("s3://bucket/lake/p/ledger")
     assert server.puts == 2 + loses, "both puts reached the store"
     assert len(server.names) == 1
+
+
+def test_a_ledger_is_proven_once_in_each_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy has the mark of the other store, which proves nothing here."""
+    with store(monkeypatch, honours=True) as server:
+        for _ in range(2):
+            prove_conditional_put("s3://bucket/lake/p/ledger")
+        assert server.puts == 2
+        prove_conditional_put("s3://copied/lake/p/ledger")
+        assert server.puts == 4
 
 
 def test_a_store_that_ignores_the_condition_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
