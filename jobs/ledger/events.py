@@ -1,12 +1,11 @@
 """The events of the ledger: one row each, with typed columns for queried fields and JSON for all others."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from typing import Any, overload
 
-from jobs.ledger.chain import CONTENT_ERRORS
+from jobs.ledger.chain import CANONICAL_JSON, CONTENT_ERRORS
 from jobs.ledger.stored_details import StoredDetails
 from jobs.runs import (
     OPTIONAL_FATES,
@@ -316,7 +315,7 @@ def _check(stored: Mapping[str, Any]) -> CheckResult:
 
 def encode_details(details: Mapping[str, Any]) -> str:
     """Return the canonical JSON text of an event's details."""
-    return json.dumps(dict(details), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return CANONICAL_JSON.encode(dict(details))
 
 
 def _checkpoint(stored: Mapping[str, Any]) -> CheckpointForm:
