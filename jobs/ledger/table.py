@@ -15,7 +15,7 @@ from jobs.lake.parquet_files import open_parquet
 from jobs.ledger import upkeep
 from jobs.ledger.chain import Row
 from jobs.ledger.conditional_put import prove_conditional_put
-from jobs.ledger.event_rows import LATER_COLUMNS, ledger_schema
+from jobs.ledger.events import LATER_COLUMNS, ledger_schema
 from jobs.ledger.head import Head, advice_without, head_in_commits, read_head, write_head
 from jobs.storage import FileStamp, delta_options, file_stamp, file_system, is_remote
 from windowlib.errors import LedgerError

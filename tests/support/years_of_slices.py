@@ -13,8 +13,15 @@ from deltalake import DeltaTable, write_deltalake
 from jobs.engine.fingerprints import fingerprint, run_id, spec_fingerprint
 from jobs.lake.lake import Lake
 from jobs.ledger.chain import GENESIS, linked
-from jobs.ledger.event_rows import event_rows, ledger_schema
-from jobs.ledger.events import EventKind, LedgerEvent, checked_event, slice_columns, staged_event
+from jobs.ledger.events import (
+    EventKind,
+    LedgerEvent,
+    checked_event,
+    event_rows,
+    ledger_schema,
+    slice_columns,
+    staged_event,
+)
 from jobs.ledger.head import Head, write_head
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.looks import Look, looked_event

@@ -4,8 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from jobs.ledger.event_rows import event_rows, ledger_schema
-from jobs.ledger.events import EventKind, LedgerEvent, staged_event
+from jobs.ledger.events import EventKind, LedgerEvent, event_rows, ledger_schema, staged_event
 from tests.jobs.ledger.test_ledger_view import a_result
 
 

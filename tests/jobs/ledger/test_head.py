@@ -13,8 +13,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from jobs.ledger.chain import GENESIS, event_hash
-from jobs.ledger.event_rows import ledger_schema
-from jobs.ledger.events import EventKind, LedgerEvent
+from jobs.ledger.events import EventKind, LedgerEvent, ledger_schema
 from jobs.ledger.head import Head, read_head, write_head
 from jobs.ledger.history import REMEMBERED
 from jobs.ledger.ledger import Ledger, LedgerLimits

@@ -6,8 +6,7 @@ from random import Random
 from typing import Any
 
 from jobs.ledger.chain import GENESIS, linked
-from jobs.ledger.event_rows import event_rows
-from jobs.ledger.events import EventKind, LedgerEvent, judged_event
+from jobs.ledger.events import EventKind, LedgerEvent, event_rows, judged_event
 from jobs.ledger.history import EventHistory
 from jobs.ledger.snapshot import read_snapshot, write_snapshot
 from jobs.reading.published import published_runs

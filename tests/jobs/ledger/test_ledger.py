@@ -16,8 +16,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from jobs.lake.durable_commits import added_paths
 from jobs.ledger.chain import event_hash
-from jobs.ledger.event_rows import ledger_schema
-from jobs.ledger.events import EventKind, LedgerEvent
+from jobs.ledger.events import EventKind, LedgerEvent, ledger_schema
 from jobs.ledger.head import Head
 from jobs.ledger.history import REMEMBERED
 from jobs.ledger.ledger import Ledger, LedgerLimits
