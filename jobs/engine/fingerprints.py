@@ -6,7 +6,11 @@ A fingerprint is the lower-case hex of the SHA-256 of canonical JSON (sorted key
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from threading import Lock
+from typing import Any, Final
+
+from cachetools import LRUCache, cached
+from typing_extensions import override
 
 from jobs.engine.user_functions import Functions
 from jobs.pipeline.files import pipeline_document
@@ -68,6 +72,8 @@ _STAGES_WITH_PATHS = ("$project", "$addFields", "$set", "$unset", "$unwind")
 RETRACTIONS_VERSION = 2
 
 RUN_ID_DIGITS = 32
+_KEPT_DOCUMENTS: Final = 64
+_CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 # These fields cannot change a row of a run. `table`, `format`, `partitions`, `changes`, `pipeline`, `panes` and `ready`
 # decide where, how and when records are read; the input fingerprint covers the records. `first` and `last` bound the
@@ -86,8 +92,7 @@ def fingerprint(value: object) -> str:
     Raises:
         TypeError, ValueError: the value is not JSON, or holds NaN.
     """
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).hexdigest()
+    return hashlib.sha256(_CANONICAL.encode(value).encode("utf-8", errors="surrogatepass")).hexdigest()
 
 
 def spec_fingerprint(pipeline: Pipeline) -> str:
@@ -102,7 +107,7 @@ def spec_fingerprint(pipeline: Pipeline) -> str:
     """
     whole: dict[str, object] = {
         "semantics_version": [SEMANTICS_VERSION, STATE_VERSION],
-        "spec": relevant_document(pipeline_document(pipeline)),
+        "spec": _relevant_document_of(pipeline),
     }
     if pipeline.uses_clock:
         whole["clock_version"] = CLOCK_VERSION
@@ -117,6 +122,26 @@ def spec_fingerprint(pipeline: Pipeline) -> str:
             function.name: code.source_of(function, function.name) for function in pipeline.functions()
         }
     return fingerprint(whole)
+
+
+class _ByIdentity:
+    """A pipeline as the key of a cache. It does not change, and to compare it with an equal one would take as long."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ByIdentity) and self._pipeline is other._pipeline
+
+    @override
+    def __hash__(self) -> int:
+        return id(self._pipeline)
+
+
+@cached(LRUCache(_KEPT_DOCUMENTS), key=_ByIdentity, lock=Lock())
+def _relevant_document_of(pipeline: Pipeline) -> Mapping[str, Any]:
+    return relevant_document(pipeline_document(pipeline))
 
 
 def _versions_of(windows: WindowsGrammar) -> dict[str, object]:

@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 from jobs.disk_errors import disk_problem
 from jobs.lake.delta_tables import pause_s
 from jobs.ledger.chain import Link, check_chain, linked
-from jobs.ledger.events import STORAGE_KINDS, LedgerEvent
+from jobs.ledger.events import STORAGE_KINDS, LedgerEvent, event_rows
 from jobs.ledger.head import Head, recovered_event
 from jobs.ledger.history import REMEMBERED, EventHistory
 from jobs.ledger.projection import Projection
-from jobs.ledger.table import ConflictError, LedgerStore, LedgerTable, event_rows
+from jobs.ledger.table import ConflictError, LedgerStore, LedgerTable
 from jobs.ledger.view import LedgerView
 from jobs.storage import is_remote
 from windowlib.errors import LedgerError, StoreError

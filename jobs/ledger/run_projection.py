@@ -294,19 +294,22 @@ class Runs(Mapping[str, StagedRun]):
     def briefs(self) -> Mapping[str, RunBrief]:
         """The briefs of these runs, by their ids."""
         if self._briefs is None:
-            every = ((run_id, self._runs.brief(run_id)) for run_id in self._runs.slots)
-            self._briefs = {
-                run_id: brief
-                for run_id, brief in every
-                if (brief.is_gone if self._are_gone else brief.standing is not None)
-            }
+            every = ((run_id, slot.brief or self._runs.brief(run_id)) for run_id, slot in self._runs.slots.items())
+            self._briefs = {run_id: brief for run_id, brief in every if self._has(brief)}
         return self._briefs
 
+    def _has(self, brief: RunBrief) -> bool:
+        return brief.is_gone if self._are_gone else brief.standing is not None
+
     def __getitem__(self, run_id: str) -> StagedRun:
-        run = self._runs.run(run_id) if run_id in self.briefs else None
+        run: StagedRun | None = self.get(run_id)
         if run is None:
             raise KeyError(run_id)
         return run
+
+    @override
+    def get(self, run_id: str, default: Any = None) -> Any:
+        return (self._runs.run(run_id) if run_id in self else None) or default
 
     def attempts_at(self, run_id: str) -> tuple[StagedRun, ...]:
         """Return all attempts at a run, as they were staged."""
@@ -314,7 +317,7 @@ class Runs(Mapping[str, StagedRun]):
 
     @override
     def __contains__(self, run_id: object) -> bool:
-        return run_id in self.briefs
+        return isinstance(run_id, str) and run_id in self._runs.slots and self._has(self._runs.brief(run_id))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.briefs)

@@ -2,10 +2,10 @@
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, Final
+from functools import cache
+from typing import Any, Final, NamedTuple
 
 from typing_extensions import override
 
@@ -65,8 +65,14 @@ _TYPES: Final[Mapping[str, Any]] = {
 reader."""
 
 
-@dataclass(frozen=True, slots=True)
-class EventPlace:
+@cache
+def _check_of(name: str) -> Callable[[Any, str], None]:
+    from jobs.ledger.typed_json import type_check  # readers that decode no details do not need it
+
+    return type_check(_TYPES[name])
+
+
+class EventPlace(NamedTuple):
     """The place of a stored event, for messages."""
 
     uri: str
@@ -115,11 +121,9 @@ class StoredDetails(Mapping[str, Any]):
 
     def _check(self, name: str, value: object) -> None:
         """Compare the value of a name with its type."""
-        from jobs.ledger.typed_json import type_check
-
         try:
             if name in _TYPES:
-                type_check(_TYPES[name])(value, name)
+                _check_of(name)(value, name)
         except TypeError as error:
             raise self.wrong(str(error)) from error
 

@@ -214,3 +214,13 @@ def test_a_version_of_rules_counts_only_where_they_apply(
     before = spec_fingerprint(parse_pipeline(text, source="p.yaml"))
     monkeypatch.setattr(fingerprints, version, getattr(fingerprints, version) + 1)
     assert (spec_fingerprint(parse_pipeline(text, source="p.yaml")) != before) == counts
+
+
+def test_the_document_of_a_pipeline_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes ten times as long as the rest, and commands ask for the fingerprint of one pipeline again and again."""
+    pipeline = parse_pipeline(CLOCKED + "windows: {tumbling: {size: 1h}}\n", source="p.yaml")
+    first = spec_fingerprint(pipeline)
+    monkeypatch.setattr(fingerprints, "pipeline_document", None)
+    assert spec_fingerprint(pipeline) == first
+    with pytest.raises(TypeError):
+        spec_fingerprint(pipeline.model_copy())
