@@ -26,6 +26,7 @@ COUNT = "expect_table_row_count_to_equal"
 NOT_IN = "expect_column_values_to_not_be_in_set"
 BETWEEN = "expect_column_values_to_be_between"
 REGEX = "expect_column_values_to_match_regex"
+SUM = "expect_multicolumn_sum_to_equal"
 UNLIKE = "expect_select_column_values_to_be_unique_within_record"
 
 
@@ -48,7 +49,10 @@ def where(column: str, operator: str, /, parameter: object) -> tuple[str, dict[s
         ),
         (*where("day", "!=", "2026-01-01"), "never equal"),
         (*where("at", "==", "2026-01-01T00:00:00+00:00"), "never equal"),
-        (*where("at", "IN", ["2026-01-01T00:00:00"]), "never equal; write a range: bounds such as"),
+        (
+            *where("at", "IN", ["2026-01-01T00:00:00"]),
+            "never equal; write a range: expect_column_values_to_be_between with bounds",
+        ),
         (*where("at", ">=", "2026-01-01"), "write a range"),
         (*where("at", ">=", 1767225600000), "write a range"),
         (*where("amount", "==", "1.10"), "never equal; write numbers"),
@@ -62,7 +66,14 @@ def where(column: str, operator: str, /, parameter: object) -> tuple[str, dict[s
         (NOT_IN, {"column": "whole", "value_set": ["1"]}, "no value of it is equal to '1'"),
         (BETWEEN, {"column": "day", "min_value": 0}, "cannot be compared with min_value = 0"),
         (BETWEEN, {"column": "whole", "max_value": "2026-01-01T00:00:00"}, "cannot be compared with max_value"),
-        ("expect_column_mean_to_be_between", {"column": "text", "min_value": 1}, "cannot be compared"),
+        ("expect_column_mean_to_be_between", {"column": "text", "min_value": 1}, "min_value = 1; check its set, its"),
+        (
+            "expect_column_max_to_be_between",
+            {"column": "at", "max_value": 1},
+            "expect_column_values_to_be_between with",
+        ),
+        (SUM, {"column_list": ["whole", "text"], "sum_total": 1}, "column text is string, which has no sum; name"),
+        (SUM, {"column_list": ["at", "whole"], "sum_total": 1}, "column at is timestamp[us, tz=UTC], which has no sum"),
         (REGEX, {"column": "amount", "regex": "1"}, "engines write such values in different ways"),
         (UNLIKE, {"column_list": ["text", "whole"]}, "text is string, whole is int64; name columns of one kind"),
     ],
@@ -88,6 +99,7 @@ def test_a_check_that_fits_its_columns_is_accepted() -> None:
         (BETWEEN, {"column": "day", "min_value": "2026-01-01T00:00:00"}),
         (UNLIKE, {"column_list": ["whole", "amount"]}),
         (REGEX, {"column": "whole", "regex": "1"}),
+        (SUM, {"column_list": ["whole", "amount", "flag", "unknown"], "sum_total": 1}),
     )
     refuse_misfits(fitting, SCHEMA)
 
