@@ -25,7 +25,8 @@ from jobs.plain_text import shortened
 from windowlib.errors import SpecError
 
 SUFFIXES = (".yaml", ".yml")
-RESERVED_NAMES = frozenset({"event_logs"})
+RESERVED_NAMES = frozenset({"event_logs", "reports"})
+"""Directories of the lake that are not those of a pipeline."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +110,7 @@ def build_pipeline(
         pipeline = Pipeline.model_validate(document, context={IS_STORED: is_stored})
     except ValidationError as error:
         raise SpecError(f"{source}: {describe(error, Pipeline)}") from error
-    if pipeline.name in RESERVED_NAMES:
+    if pipeline.name in RESERVED_NAMES and not is_stored:
         raise SpecError(
             f"{source}: pipeline: {pipeline.name!r} is the name of a directory in the lake; choose another name"
         )
