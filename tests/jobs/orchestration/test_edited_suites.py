@@ -23,7 +23,10 @@ from jobs.planning.request_context import Asked, RequestContext, open_request_co
 from jobs.planning.suite_fingerprint import with_checks
 from jobs.planning.suites import load_checks
 from jobs.publishing.decisions import rollback
+from jobs.publishing.optimistic_check import By
 from jobs.publishing.publishing import publish
+from jobs.publishing.waivers import SliceWaiver, waive_all
+from jobs.review.pages.decision_forms import decision_forms
 from jobs.review.pages.request_page import plan_of
 from jobs.runs import RunResult
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales, spark_task
@@ -177,6 +180,27 @@ def test_what_another_suite_has_checked_is_not_published(dags: Dags) -> None:
     dags.limit(100)
     assert gate(dags.pipeline, dags.lake, opened=staged.opened, now_ms=NOW_MS).is_passed
     assert publish(dags.work(), who="ann").is_published, "the suite is the one that has checked them again"
+
+
+def test_the_pages_waive_a_published_run_that_a_stricter_suite_lets_fail(dags: Dags) -> None:
+    first = dags.by_hand("1")
+    assert isinstance(first, Replay)
+    dags.replayed(first)
+    dags.limit(40)
+    dags.replayed(dags.by_hand("2"))
+    work, request_id = dags.work(), first.opened.request_id
+    failed = work.ledger.view().published[DAYS[1]]
+    view = work.ledger.view()
+    on_request = decision_forms(work, view, request_id=request_id).request
+    for forms in (on_request, decision_forms(work, view, run_id=failed).request):
+        assert forms is not None
+        assert (forms.request_id, forms.is_published, forms.can_waive) == (request_id, True, True)
+        assert failed in [held.run_id for held in forms.held]
+    held_slices = on_request.held if on_request is not None else ()
+    waivers = [SliceWaiver(slice_id=held.slice_id, run_id=held.run_id, reason="seen") for held in held_slices]
+    assert waive_all(work, waivers, by=By(who="ann", decision_id="w", seen=work.ledger.view()), request_id=request_id)
+    assert decision_forms(work, work.ledger.view(), run_id=failed).request is None
+    assert work.ledger.view().run(failed).is_publishable
 
 
 def test_a_shared_request_of_another_suite_names_the_tasks_to_clear(dags: Dags) -> None:
