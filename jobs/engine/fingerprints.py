@@ -48,6 +48,10 @@ COMBINERS_VERSION = 2
 # number of intervals.
 CONTINUOUS_VERSION = 2
 
+# The same for an `evictor` that may keep no record, where panes accumulate. 1: a firing without a result left the pane
+# before it.
+EVICTORS_VERSION = 2
+
 # The same for MongoDB's stages with one of these operators, if it has this field. 1: $dateDiff counted no change of the
 # clock, $dateToString wrote the offset of a time zone, wrong fields were ignored, and texts of doubles were Python's.
 DOCUMENTS_VERSION = 2
@@ -153,12 +157,20 @@ def _versions_of(windows: WindowsGrammar) -> dict[str, object]:
         versions["combiners_version"] = COMBINERS_VERSION
     if _has_endless_intervals(windows):
         versions["continuous_version"] = CONTINUOUS_VERSION
+    if _may_evict_all(windows):
+        versions["evictors_version"] = EVICTORS_VERSION
     stage = windows.atlas.stage if windows.atlas else None
     if _has_operators(stage, _DOCUMENT_RULES):
         versions["documents_version"] = DOCUMENTS_VERSION
     if _has_operators(stage, _OPERATOR_RULES) or _has_paths(stage):
         versions["operators_version"] = OPERATORS_VERSION
     return versions
+
+
+def _may_evict_all(windows: WindowsGrammar) -> bool:
+    """Return whether EVICTORS_VERSION counts for windows. Those with a user's evictor have FUNCTIONS_VERSION."""
+    evictor = windows.evictor if windows.accumulation == "accumulating" else None
+    return evictor is not None and (evictor.delta is not None or (evictor.count is not None and not evictor.count.keep))
 
 
 def _has_endless_intervals(windows: WindowsGrammar) -> bool:

@@ -22,12 +22,14 @@ class AttemptCondemned(RequestError):  # noqa: N818
     """`hindcast clean` has condemned the attempt while it ran, because its lease had expired. Its files may be gone."""
 
 
-def may_stage(request: Request) -> bool:
-    """Return whether runs may be staged in the request; False if it is published and nothing is left to do.
+def may_stage(view: LedgerView, request: Request) -> bool:
+    """Return whether runs may be staged in the request; False if it is published, or settled by another publication.
 
     Raises:
         RequestError: the request was closed or rolled back.
     """
+    if view.settling(request) is not None:
+        return False
     match request.state:
         case RequestState.OPEN:
             return True
@@ -44,7 +46,7 @@ def may_stage(request: Request) -> bool:
 
 
 def check_left_out(work: RequestContext, view: LedgerView, ask: Ask) -> None:
-    """Check that the published request of `ask` has left out no slice of it.
+    """Check that the publication that ended the request of `ask` has left out no slice of it.
 
     The DAG runs of Airflow's own backfill share one request. It may be published while one of them has no lease:
     between two tries of its replay, or while it waits longer than `HANDOVER_MS` for a slot.
@@ -53,15 +55,17 @@ def check_left_out(work: RequestContext, view: LedgerView, ask: Ask) -> None:
         RequestError: a slice has no run in the request, and readers do not see a current run of it.
     """
     request = view.requests[ask.request_id or ""]
-    missing = {slice_.slice_id for slice_ in ask.slices} - request.runs.keys()
-    if request.is_complete or not missing:
+    is_published = request.state is RequestState.PUBLISHED
+    missing = {slice_.slice_id for slice_ in ask.slices} - (request.runs.keys() if is_published else set())
+    if (request.is_complete and is_published) or not missing:
         return
     steps = (step for step in work.plan(view, ask).steps if step.slice.slice_id in missing)
     left_out = [step.slice.slice_id for step in steps if step.valid_run is None or not step.is_published]
     if left_out:
+        ended = "was published without" if is_published else f"has ended ({request.failure}), and readers do not see"
         raise RequestError(
-            f"request {request.request_id} was published without {listed(left_out)}, which this DAG run had not staged "
-            "yet. Clear the DAG run as a whole: it then replays its slices in a new request"
+            f"request {request.request_id} {ended} {listed(left_out)}, which this DAG run had not staged yet. Clear "
+            "the DAG run as a whole: it then replays its slices in a new request"
         )
 
 
@@ -88,7 +92,7 @@ def _replay(work: RequestContext, order: ReplayOrder, *, replayer: Replayer) -> 
         who=str(work.holder),
         details={"slices": [slice_.slice_id for slice_ in order.slices]},
     )
-    view = work.ledger.write(lambda view: [started] if may_stage(view.requests[order.request_id]) else [])
+    view = work.ledger.write(lambda view: [started] if may_stage(view, view.requests[order.request_id]) else [])
     try:
         results = replayer(order)
         _check_results(order, results)
@@ -105,7 +109,7 @@ def _replay(work: RequestContext, order: ReplayOrder, *, replayer: Replayer) -> 
 
 def _staged(view: LedgerView, order: ReplayOrder, results: Sequence[RunResult]) -> list[LedgerEvent]:
     request = view.requests[order.request_id]
-    if not may_stage(request):
+    if not may_stage(view, request):
         return []  # another process has published the request, so the rows of this attempt are garbage
     if order.attempt_id in view.condemned_attempts:
         raise AttemptCondemned(

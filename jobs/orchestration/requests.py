@@ -180,7 +180,7 @@ def stage(
     growing = 1
     while True:
         view = work.ledger.view()
-        if not may_stage(view.requests[request_id]):
+        if not may_stage(view, view.requests[request_id]):
             check_left_out(work, view, ask)
             return _outcome(work, request_id, slices, replayed=len(replayed))
         if len(replayed) == len(ask.slices):  # no plan can order more

@@ -37,8 +37,8 @@ def of_other_suite(work: RequestContext, view: LedgerView, request: Request) -> 
         return (), ""
     verb = "was" if len(slices) == 1 else "were"
     return slices, (
-        f"suite {pipeline.quality.suite} has changed since {listed(slices)} {verb} checked. Readers see "
-        f"nothing that it has not checked: {_checked_again(work, request, slices)}"
+        f"suite {pipeline.quality.suite} has changed since {listed(slices)} {verb} checked, or it is another file than "
+        f"that which checked them. Readers see nothing that it has not checked: {_checked_again(work, request, slices)}"
     )
 
 

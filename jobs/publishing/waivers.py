@@ -60,7 +60,8 @@ def waive_all(
         work: the context of the pipeline.
         waivers: the runs, each with a reason.
         by: the person and what they saw.
-        request_id: the request that has the runs. None: any open or rolled back request, or the runs that readers see.
+        request_id: the request that has the runs; if it is published, those that readers see. None: any open or rolled
+            back request, or the runs that readers see.
         all_of_it: refuse if another failed run would still stop the publication of the request.
 
     Raises:
@@ -102,7 +103,8 @@ def waive_events(
         raise RequestError("no slice is chosen; choose the failed slices that may pass, each with a reason")
     if request_id is not None:
         check_seen_request(view, request_id, by)
-        if not _is_rolled_back(view.requests.get(request_id)):  # a person may publish it again
+        request = view.requests.get(request_id)
+        if not _is_rolled_back(request) and not _is_published(request):  # a person may publish it again
             open_request_of(work, view, request_id)
     seen: set[str] = set()
     events = []
@@ -145,7 +147,7 @@ def _waived_event(
     request = None if request_id is not None else request_to_publish(view, run)
     return LedgerEvent(
         kind=EventKind.WAIVED,
-        request_id=request_id or (_shown_by(view, run) if request is None else request.request_id),
+        request_id=request_id or (shown_by(view, run) if request is None else request.request_id),
         **slice_columns(chosen),
         run_id=run.result.run_id,
         attempt_id=run.result.attempt_id,
@@ -167,7 +169,7 @@ def request_to_publish(view: LedgerView, run: StagedRun) -> Request | None:
     return max(having, key=lambda request: (not request.is_candidate, request.opened_seq), default=None)
 
 
-def _shown_by(view: LedgerView, run: StagedRun) -> str:
+def shown_by(view: LedgerView, run: StagedRun) -> str:
     """Return the request whose publication shows a run to readers."""
     slice_id, run_id = run.result.slice.slice_id, run.result.run_id
     shown = (past.request_id for past in reversed(view.standing) if past.changes.get(slice_id) == run_id)
@@ -176,6 +178,10 @@ def _shown_by(view: LedgerView, run: StagedRun) -> str:
 
 def _is_rolled_back(request: Request | None) -> bool:
     return request is not None and request.state is RequestState.ROLLED_BACK
+
+
+def _is_published(request: Request | None) -> bool:
+    return request is not None and request.state is RequestState.PUBLISHED
 
 
 def _staged_runs(work: RequestContext, view: LedgerView, slice_: Slice, *, request_id: str | None) -> list[str]:
@@ -188,7 +194,9 @@ def _staged_runs(work: RequestContext, view: LedgerView, slice_: Slice, *, reque
     """
     having = [request for request in view.requests.values() if slice_.slice_id in request.runs]
     having = [request for request in having if request_id in {None, request.request_id}]
-    shown = view.published.get(slice_.slice_id) if request_id is None else None
+    shown = view.published.get(slice_.slice_id)
+    if request_id is not None and not any(_is_published(each) and shown in each.runs.values() for each in having):
+        shown = None
     undecided = [shown or "", *(request.runs[slice_.slice_id] for request in having if _is_rolled_back(request))]
     staged = [
         *(run_id for run_id in undecided if (run := view.runs.get(run_id)) and standing_of(run) is Standing.FAILED),

@@ -83,7 +83,7 @@ def refuse_own_table(uri: str, what: str) -> None:
 
 def _is_ledger(uri: str) -> bool:
     """Return whether a table is a ledger of Hindcast, by its columns. The log of a bank may have the same name."""
-    from jobs.ledger.table import LATER_COLUMNS, ledger_schema  # only a log of such a name needs it
+    from jobs.ledger.events import LATER_COLUMNS, ledger_schema  # only a log of such a name needs it
 
     if not names_in(f"{uri}/_delta_log"):
         return False

@@ -12,6 +12,7 @@ from jobs.publishing.judging import is_due
 from jobs.publishing.optimistic_check import By
 from jobs.publishing.rules import is_ready, judge_publication
 from jobs.publishing.stop_reasons import stop_reasons
+from jobs.publishing.waivers import shown_by
 from jobs.runs import Verdict
 from windowlib.errors import HindcastError
 
@@ -44,7 +45,7 @@ class Possible:
 class RequestForms:
     """The decisions on a request. `held` are the slices that stop it, at most `MAX_SHOWN` of `held_count`.
 
-    `is_proposed`: it is a restatement that waits to be started.
+    `is_proposed`: it is a restatement that waits to be started. `is_published`: readers see the slices.
     """
 
     request_id: str
@@ -54,6 +55,7 @@ class RequestForms:
     cancel: Possible
     is_worked_on: bool
     is_proposed: bool = False
+    is_published: bool = False
 
     @property
     def can_waive(self) -> bool:
@@ -99,7 +101,7 @@ def decision_forms(
         view: the ledger as the page shows it.
         request_id: a request. Its decisions are shown.
         run_id: a run that the place shows. The decisions on it alone are shown, in an open request that it stops: in
-            `request_id` if that is one, else in the newest.
+            `request_id` if that is one, else in the newest, else in the one that shows it to readers.
         publication: a publication, which may be rolled back. Without any place, it is the newest that readers see.
     """
     if request_id is None and run_id is None and publication is None:
@@ -131,15 +133,22 @@ def _request_at(view: LedgerView, *, request_id: str | None, run_id: str | None)
     stopped = [request for request in view.open_requests() if run_id in request.runs.values()]
     if asked is not None and asked.state is RequestState.ROLLED_BACK and run_id in asked.runs.values():
         return asked
-    return asked if asked in stopped else next(reversed(stopped), None)
+    is_seen = view.published.get(run.result.slice.slice_id) == run_id
+    shows = view.requests.get(shown_by(view, run)) if is_seen else None
+    return asked if asked in stopped else next(reversed(stopped), shows)
 
 
 def _request_forms(
     work: RequestContext, view: LedgerView, request: Request, *, run_id: str | None
 ) -> RequestForms | None:
-    if not request.is_open and not _may_publish_again(work, view, request):
+    is_published = request.state is RequestState.PUBLISHED
+    if not (request.is_open or is_published or _may_publish_again(work, view, request)):
         return None
     held = [run for run in held_runs(view, request) if run_id is None or run.result.run_id == run_id]
+    if is_published:
+        held = [run for run in held if view.published.get(run.result.slice.slice_id) == run.result.run_id]
+        if not held:
+            return None
     return RequestForms(
         request_id=request.request_id,
         held=tuple(_held(run) for run in held[:MAX_SHOWN]),
@@ -148,6 +157,7 @@ def _request_forms(
         cancel=_tried(lambda: cancel_events(work, view, request_id=request.request_id, reason="-", by=_ANYBODY)),
         is_worked_on=is_live(work, request),
         is_proposed=request.is_proposed,
+        is_published=is_published,
     )
 
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _SHOWN: Final = "shown"
+MAX_TEXTS: Final = 100_000
+"""The cells of so many different values are made texts at most: a page waits for them, and so do others."""
 _DIGITS: Final = 38
 """DuckDB's decimals have at most this many."""
 _EXACT: Final = Context(prec=500)
@@ -55,7 +57,8 @@ def filtered(rows: "pa.Table", wanted: Filter) -> "pa.Table":
     """Return the rows that a filter keeps, in their order.
 
     Raises:
-        RangeError: the value cannot have the column's type, or values of that type have no order.
+        RangeError: the value cannot have the column's type, values of that type have no order, or the texts of too many
+            different values would have to be compared.
     """
     import pyarrow as pa
 
@@ -99,11 +102,22 @@ def _typed(wanted: Filter, kind: "pa.DataType") -> tuple[str, list[object]]:
 
 
 def _shown_texts(values: "pa.ChunkedArray", column: str) -> "pa.Array":
-    """Return the texts of the cells of a column."""
+    """Return the texts of the cells of a column, of which each value is made a text once."""
     import pyarrow as pa
 
-    shown = [None if value is None else cell(value, column) for value in column_values(values)]
-    return pa.array(shown, pa.string())
+    if pa.types.is_nested(values.type):
+        different, places = values, None
+    else:
+        encoded = pa.concat_arrays(values.dictionary_encode().unify_dictionaries().chunks)
+        different, places = encoded.dictionary, encoded.indices
+    if len(different) > MAX_TEXTS:
+        raise RangeError(
+            f"the column {column} has {len(different):,} values here; the texts of at most {MAX_TEXTS:,} are compared. "
+            f"Filter by a bound ({Comparison.AT_LEAST.value!r}, {Comparison.AT_MOST.value!r}), or by another column"
+        )
+    shown = [None if value is None else cell(value, column) for value in column_values(different)]
+    texts = pa.array(shown, pa.string())
+    return texts if places is None else texts.take(places)
 
 
 def _sql_type(kind: "pa.DataType", *, is_equal: bool) -> tuple[str, str] | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from jobs.ledger.events import checked_event
 from jobs.ledger.provenance import DagRunOrigin
 from jobs.ledger.view import RequestKind
 from jobs.orchestration import decisions
@@ -111,6 +112,26 @@ def test_the_page_of_a_slice_decides_on_the_run_that_it_shows(
     assert again["request_id"] == request_id(airflow), "without a reason the form comes back for the same run"
     assert client.post(POST, data=fields | {f"reason.{HELD}": "a real sale"}).status_code == 303
     assert place.work.ledger.view().published[HELD] == fields[f"run.{HELD}"]
+
+
+def test_a_published_slice_that_fails_a_stricter_suite_is_waived_on_its_pages(
+    clients: Clients, airflow: FakeAirflow, place: Place
+) -> None:
+    client, path = clients("admin"), f"/hindcast/pipelines/sales/requests/{request_id(airflow)}"
+    fields = fields_of(client.get(path).text, "waive_and_publish") | {"reason": "snow"}
+    assert client.post(POST, data=fields).status_code == 303
+    view = place.work.ledger.view()
+    result = view.run(view.published[HELD]).result
+    stricter = replace(result, checks=tuple(replace(check, check="stricter") for check in result.checks))
+    place.work.ledger.write(lambda _view: [checked_event(request_id(airflow), stricter)])
+    for page in (path, f"/hindcast/pipelines/sales/slices/{HELD}"):
+        html = client.get(page).text
+        assert "Published slices with a failed check" in html
+        assert "waive_and_publish" not in html, "readers see it already"
+        fields = fields_of(html, "waive")
+    assert client.post(POST, data=fields | {f"reason.{HELD}": "snow, too"}).status_code == 303
+    assert place.work.ledger.view().run(result.run_id).waiver.reason == "snow, too"  # type: ignore[union-attr]
+    assert "Published slices with a failed check" not in client.get(path).text
 
 
 def test_a_viewer_sees_no_form_and_cannot_decide(clients: Clients, airflow: FakeAirflow, place: Place) -> None:

@@ -170,6 +170,7 @@ CLOCKED = (
     + "aggregates: {n: {count: {}}}\n"
 )
 TIMEOUT = CLOCKED + "windows: {tumbling: {size: 1h}, leftovers: report, trigger: {timeout: {after: 1m, trigger: %s}}}\n"
+EVICTING = CLOCKED + "windows: {tumbling: {size: 1h}, evictor: {%s}}\n"
 DOCUMENTS = ATLAS % "{$project: {out: %s}}"
 
 
@@ -184,6 +185,8 @@ DOCUMENTS = ATLAS % "{$project: {out: %s}}"
         ("TIMEOUTS_VERSION", TIMEOUT % "{purging: {count: 5}}", False),
         ("COMBINERS_VERSION", CLOCKED + "windows: {tumbling: {size: 1h}, timestamp_combiner: latest}\n", True),
         ("COMBINERS_VERSION", CLOCKED + "windows: {tumbling: {size: 1h}}\n", False),
+        ("EVICTORS_VERSION", EVICTING % "delta: {column: amount, threshold: 10}", True),
+        ("EVICTORS_VERSION", EVICTING % "count: {keep: 2}", False),
         ("CONTINUOUS_VERSION", CLOCKED + "windows: {global: {}, trigger: {continuous: {every: 5m}}}\n", True),
         (
             "CONTINUOUS_VERSION",

@@ -276,6 +276,28 @@ def test_a_run_of_airflows_backfill_fails_if_its_request_is_published_between_tw
     dag.replay(cleared)  # a try that was late changes nothing
 
 
+@pytest.mark.parametrize("until", ["2024-01-03", "2024-01-02"], ids=["its slice", "another slice"])
+def test_a_try_of_a_replay_whose_request_another_one_has_settled_needs_no_person(dag: Dag, until: str) -> None:
+    """Defect: the task failed although readers saw its slices, and a person had to clear the DAG run."""
+    first = interval(dag, 1)
+    dag.replay(first)
+    second = interval(dag, 2)
+    for order in (first, second):
+        scheduling.leave_staged(sales(), dag.lake, opened=order.opened, now_ms=now_ms())
+    by_hand = dag.order(
+        "backfill", run_id="load", params=BACKFILL | {"from": DAYS[0], "to": until, "if_open": "replace"}
+    )
+    dag.replay(by_hand)
+    assert dag_tasks.publish(by_hand).is_published
+    if until == "2024-01-02":
+        with pytest.raises(RequestError, match=r"has ended \(replaced by .*\), and readers do not see 2024-01-02"):
+            dag.replay(second)
+        return
+    dag.replay(second)
+    assert "is settled by publication" in dag_tasks.gate(second).why
+    assert "is settled by publication" in dag_tasks.publish(second).why
+
+
 def test_the_gate_fails_if_a_run_of_airflows_backfill_has_staged_nothing(dag: Dag) -> None:
     """Defect: after a person had marked the replay task as successful, the gate told `0 slices passed`."""
     dag.replay(interval(dag, 1))

@@ -176,8 +176,9 @@ def test_what_another_suite_has_checked_is_not_published(dags: Dags) -> None:
     refused = publish(dags.work(), who="ann")
     assert not refused.is_published
     assert refused.why == (
-        "suite expectations/sales.json has changed since 2024-01-01, 2024-01-02 were checked. Readers see nothing that "
-        f"it has not checked: run the request again (`hindcast run sales --request {request_id}`), or clear its replay "
+        "suite expectations/sales.json has changed since 2024-01-01, 2024-01-02 were checked, or it is another file "
+        "than that which checked them. Readers see nothing that it has not checked: "
+        f"run the request again (`hindcast run sales --request {request_id}`), or clear its replay "
         "task"
     )
     with pytest.raises(RequestError, match=r"has changed since 2024-01-01, .*, or clear its replay task$"):

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from jobs.airflow_ui.tables import cells_of
+from jobs.review.pages import row_filters
 from jobs.review.pages.cells import cell
 from jobs.review.pages.failing import tally
 from jobs.review.pages.row_filters import Comparison, Filter, filtered
@@ -107,3 +108,13 @@ def test_a_time_that_python_does_not_have_is_shown_and_kept_by_its_text() -> Non
     assert tally(rows, "late_records", "until").values == ((text, 1), ("1970-01-01 00:00", 1))
     for comparison in (Comparison.EQUALS, Comparison.CONTAINS):
         assert filtered(rows, Filter(column="until", comparison=comparison, value=text)) == rows.slice(0, 1)
+
+
+def test_texts_of_too_many_different_values_are_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page with a filter waits for them. Equal values count once."""
+    monkeypatch.setattr(row_filters, "MAX_TEXTS", 3)
+    assert kept("n", [10, 20, None, 10, 20, 10], pa.int64(), Comparison.CONTAINS, "2") == [1, 4]
+    with pytest.raises(RangeError, match=r"column n has 4 values here; the texts of at most 3 .*'at least'"):
+        kept("n", [10, 20, 30, 40], pa.int64(), Comparison.CONTAINS, "2")
+    with pytest.raises(RangeError, match="5 values"):
+        kept("list", [[1], [1], [1], [1]], pa.list_(pa.int64()), Comparison.CONTAINS, "1")
