@@ -10,7 +10,7 @@ from jobs.cli.slice_lines import all_option, show_plan
 from jobs.engine.fingerprints import spec_fingerprint
 from jobs.orchestration.following import stopped_readers
 from jobs.orchestration.requests import Staging
-from jobs.pipeline.slices import parse_bound, show_instant, slice_at, slice_grid, slices_between
+from jobs.pipeline.slices import check_range, parse_bound, show_instant, slice_at, slice_grid, slices_between
 from jobs.planning.request_context import Asked, RequestContext
 from jobs.planning.spec_changes import border_warning, spec_changes
 from jobs.planning.steps import Ask
@@ -31,7 +31,7 @@ from windowlib.errors import RequestError
     "from_text",
     default=None,
     metavar="DATE",
-    help="The first slice with the new spec.  [default: the published head]",
+    help="The first slice with the new spec.  [default: the published head; of another length: the one after it]",
 )
 @click.option("--no-publish", is_flag=True, help="Only stage the slices, and print the difference.")
 @click.option("--dry-run", is_flag=True, help="Only print what changes, and what would be replayed.")
@@ -56,7 +56,8 @@ def adopt_command(  # noqa: PLR0913 - one parameter per option
     pipeline = places.pipeline(pipeline_name)
     work = with_checks(places.request_context(pipeline))
     slices, view = _slices(work, from_text), work.ledger.view()
-    chain = filter(None, (view.published_chain_run(slice_.slice_id) for slice_ in slices))
+    names = [slice_.slice_id for slice_ in slices if slice_.slice_id in view.published]
+    chain = filter(None, map(view.published_chain_run, names) if names else [view.head])  # none if `every` has changed
     other = next((run for run in chain if run.result.spec_fingerprint != spec_fingerprint(pipeline)), None)
     if other is None:
         line = f"{pipeline.name}: the published chain has the spec of {pipeline.source} already."
@@ -90,18 +91,22 @@ def adopt_command(  # noqa: PLR0913 - one parameter per option
 
 
 def _slices(work: RequestContext, from_text: str | None) -> tuple[Slice, ...]:
-    """Return the slices from a bound to the published head.
+    """Return the slices from a bound to the published head. Those of another length begin with the one after it.
 
     Raises:
         RequestError: nothing is published, or the bound is after the head.
+        RangeError: slices of another length are adopted, and the first of them is not over.
     """
     head = work.ledger.view().head
     if head is None:
         raise RequestError(
             f"pipeline {work.pipeline.name} has no published chain; `hindcast run` begins one with the pipeline file"
         )
-    last = head.result.slice
-    first = last if from_text is None else slice_at(slice_grid(work.pipeline), parse_bound(work.pipeline, from_text))
+    last, grid = head.result.slice, slice_grid(work.pipeline)
+    default = last if slice_at(grid, last.start_ms) == last else slice_at(grid, last.end_ms)
+    first = default if from_text is None else slice_at(grid, parse_bound(work.pipeline, from_text))
+    if default != last and first == default:
+        return check_range(work.pipeline, first.start_ms, first.end_ms, now_ms=work.ledger.now_ms())
     if first.start_ms > last.start_ms:
         raise RequestError(
             f"--from {first.slice_id} is after the published head {last.slice_id} of pipeline {work.pipeline.name}. "

@@ -58,14 +58,14 @@ def broken_chain(work: RequestContext, view: LedgerView, request: Request) -> Ob
 
 
 def _slice_before(view: LedgerView, request: Request, slice_: Slice, *, grid: SliceGrid) -> Slice | None:
-    """Return the slice before. Up to the first slice of the pipeline file: of the request or published, if it is."""
+    """Return the slice before. Of another cut, or before the first one of the file: of the request or published."""
     before = previous_slice(grid, slice_)
-    if before is not None:
+    if before is not None and (before.slice_id in request.runs or before.slice_id in view.published):
         return before
     own = (view.run(run_id).result.slice for run_id in request.runs.values())
     published = run_before(view, slice_)
     ending = (before for before in own if before.end_ms == slice_.start_ms)
-    return next(ending, None if published is None else published.result.slice)
+    return next(ending, before if published is None else published.result.slice)
 
 
 def _joins(view: LedgerView, request: Request, *, before: StagedRun | None, run: StagedRun) -> bool:

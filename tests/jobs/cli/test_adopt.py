@@ -1,13 +1,17 @@
 """`hindcast adopt`: the published chain goes on with an edited pipeline file, from a restart point."""
 
+import json
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from random import Random
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from jobs.cli.inspect import cell
 from jobs.replay import replayer
@@ -269,3 +273,34 @@ def test_a_spec_without_a_restart_point_is_refused_before_anything_is_written(pu
 def test_a_pipeline_without_published_slices_has_nothing_to_adopt(shell: Shell) -> None:
     assert shell("adopt", "sales") == 1
     assert "no published chain" in shell.err
+
+
+def test_another_length_of_slices_is_adopted_after_the_published_head(shell: Shell) -> None:
+    """The state is that of the published chain, so no window is lost or shown twice over the border."""
+    hours = [datetime.combine(FIRST, time(), UTC) + timedelta(hours=hour) for hour in range(4 * 24)]
+    log = {"k": [1] * len(hours), "arr": hours, "at": [int(at.timestamp() * 1_000) for at in hours]}
+    write_deltalake(shell.root / "event_logs" / "hours", pa.table(log))
+
+    def cut(every: str) -> None:
+        write(shell, "0s", **{"logs/sales": "logs/hours", "{by: day}": f"{{by: arr, every: {every}}}\n  order: [at]"})
+
+    def shown() -> list[tuple[str, int]]:
+        assert shell("show", "sales", "--json") == 0, shell.err
+        rows = [json.loads(line) for line in shell.out.splitlines()]
+        return sorted((row["window_start"], row["n"]) for row in rows)
+
+    cut("1d")
+    assert shell("run", "sales", "--from", day(0), "--to", day(4)) == 0, shell.err
+    expected = shown()
+    shutil.rmtree(shell.root / "sales")
+    cut("6h")
+    assert shell("run", "sales", "--from", day(0), "--to", day(2)) == 0, shell.err
+    cut("1d")
+    assert shell("adopt", "sales", "--dry-run") == 0, shell.err
+    assert shell("adopt", "sales", "--from", day(1)) == 1, "readers see its slices, and they stay"
+    assert "cuts the log of pipeline sales into other slices" in shell.err
+    assert shell("adopt", "sales") == 0, shell.err
+    assert shell("run", "sales", "--from", day(3), "--to", day(4)) == 0, shell.err
+    assert shown() == expected
+    assert shell("adopt", "sales") == 0, shell.err
+    assert "has the spec of" in shell.out
