@@ -1,5 +1,6 @@
 """`hindcast adopt`: the published chain goes on with an edited pipeline file, from a restart point."""
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -199,6 +200,37 @@ def test_an_adoption_that_takes_windows_from_readers_waits_for_a_person(shell: S
     assert shell("publish", "sales") == 0, shell.err
     write(shell, "0s", **small, **{"out_of_orderness: 6h": "out_of_orderness: 7h"})
     assert shell("adopt", "sales") == 0, "windows that fire later are not lost"
+
+
+def test_windows_that_wait_in_the_former_chain_and_that_the_new_one_has_fired_are_counted(
+    shell: Shell, tmp_path: Path
+) -> None:
+    """They are in no row that readers see now. With a smaller bound, the new chain has fired them before the border."""
+    small = {"tumbling: {size: 30h}": "tumbling: {size: 2h}"}
+    write(shell, "0s", **small, **{"out_of_orderness: 6h": "out_of_orderness: 5d"})
+    assert shell("run", "sales", "--from", day(0), "--to", day(3)) == 0, shell.err
+    write(shell, "0s", **small, **{"out_of_orderness: 6h": "out_of_orderness: 0s"})
+    assert shell("adopt", "sales") == 1
+    [told] = re.findall(r"found (\d+) windows? lost for good", flat(shell.err))
+    [request] = shell.json("status", "sales")["pipelines"][0]["requests"]
+    run_id = re.findall(r"--run (\w+)", request["publication"])[-1]
+    assert shell("waive", "sales", day(2), "--run", run_id, "--reason", "early results") == 0, shell.err
+    assert shell("publish", "sales") == 0, shell.err
+    assert shell("run", "sales", "--from", day(3), "--to", day(DAYS)) == 0, shell.err
+    other = tmp_path / "other"
+    (other / "pipelines").mkdir(parents=True)
+    (other / "event_logs").symlink_to(shell.root / "event_logs")
+    (other / "pipelines" / "sales.yaml").write_text((shell.root / "pipelines" / "sales.yaml").read_text())
+    whole = Shell(other, shell.capsys)
+    assert whole("run", "sales", "--from", day(0), "--to", day(DAYS)) == 0, whole.err
+    assert 0 < len(shown_windows(whole) - shown_windows(shell)) <= int(told), (
+        "records of others are late in the new spec"
+    )
+
+
+def shown_windows(shell: Shell) -> set[tuple[int, str]]:
+    assert shell("show", "sales", "--json") == 0
+    return {(row["k"], row["window_start"]) for row in map(json.loads, shell.out.splitlines())}
 
 
 def test_windows_whose_records_other_windows_have_are_not_lost(shell: Shell) -> None:
