@@ -44,6 +44,11 @@ class Later(MutableMapping[K, V]):
         item = self._items[key]
         return item.value if isinstance(item, Cell) else item
 
+    @override
+    def get(self, key: K, default: Any = None) -> Any:
+        item = self._items.get(key, default)
+        return item.value if isinstance(item, Cell) else item
+
     def __setitem__(self, key: K, value: V) -> None:
         self._items[key] = value
 

@@ -35,7 +35,7 @@ from jobs.ledger.request_projection import (
 )
 from jobs.ledger.run_projection import Runs, RunsProjection
 from jobs.ledger.view import LedgerView, RequestState
-from jobs.runs import Sighting, Slice
+from jobs.runs import Slice
 from windowlib.errors import LedgerError
 
 _SHOWS = (EventKind.PUBLISHED, EventKind.ROLLED_BACK)
@@ -251,8 +251,6 @@ class Projection:
     def _stage(self, event: LedgerEvent) -> None:
         run = self._runs.stage(event)
         result = run.result
-        sighting = Sighting(log=result.log, is_equal=True)
-        self._runs.change(result.run_id, sightings=(*self._runs.of(result.run_id).sightings, sighting))
         request = self._known_request(run.request_id)
         if request is not None and not event.details.get("warms_up", False):
             request.add_run(result.slice.slice_id, result.run_id)

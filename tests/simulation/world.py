@@ -82,6 +82,7 @@ class World:
     written: dict[str, LeftoverFile] = field(default_factory=dict)  # the same, and the files that were removed
     named: set[str] = field(default_factory=set)  # the paths that the newest versions of the tables name
     places: dict[str, Attempt] = field(default_factory=dict)  # path -> the attempt at a slice whose rows it has
+    paths: dict[tuple[str, Attempt], tuple[str, ...]] = field(default_factory=dict)  # table, attempt -> its `places`
     deleted: dict[str, int] = field(default_factory=dict)  # path -> when its rows were deleted
     faults: Counter[str] = field(default_factory=Counter)
     trace: deque[tuple[str, str]] = field(default_factory=lambda: deque(maxlen=TRACED))
@@ -214,10 +215,8 @@ class World:
 
     def has_rows(self, table: str, slice_id: str, attempt_id: str) -> bool:
         """Return whether a table has the rows of an attempt at a slice."""
-        return any(
-            path.startswith(f"{table}/") and self.places[path] == (slice_id, attempt_id) and path in self.files
-            for path in self.named
-        )
+        paths = self.paths.get((table, (slice_id, attempt_id)), ())
+        return any(path in self.named and path in self.files for path in paths)
 
     def coordinates(self, slice_: Slice) -> LogCoordinates:
         amounts = self.log[SLICES.index(slice_)]
@@ -229,7 +228,8 @@ class World:
 
     def write_file(self, table: str, attempt_id: str, slice_id: str = "") -> str:
         path = f"{table}/attempt_id={attempt_id}/{len(self.files)}-{self.new_id()}"
-        self.places[path] = slice_id, attempt_id
+        self.places[path] = place = slice_id, attempt_id
+        self.paths[table, place] = (*self.paths.get((table, place), ()), path)
         self.files[path] = self.written[path] = LeftoverFile(
             path=path, table=table, attempt_id=attempt_id, bytes=1, modified_ms=self.now_ms
         )
