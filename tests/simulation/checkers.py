@@ -79,6 +79,11 @@ class Commit:
     view: LedgerView
     version: int
     observer: Observer
+    _by_kind: dict[EventKind, list[LedgerEvent]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for event in self.events:
+            self._by_kind.setdefault(event.kind, []).append(event)
 
     @property
     def world(self) -> World:
@@ -86,7 +91,7 @@ class Commit:
 
     def of(self, kind: EventKind) -> list[LedgerEvent]:
         """Return the events of a kind."""
-        return [event for event in self.events if event.kind is kind]
+        return self._by_kind.get(kind, [])
 
     def looks_held(self, lease: Lease) -> bool:
         """Return whether the actor could see that a lease is held, at its last read and at its write."""

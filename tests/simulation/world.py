@@ -5,7 +5,7 @@ Only Delta, Spark, clocks and threads are replaced. All decisions are those of t
 
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
@@ -22,7 +22,7 @@ from jobs.ledger.view import LedgerView, Request
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slices_between
 from jobs.planning.log_state import LogState
-from jobs.planning.request_context import RequestContext, open_request_context
+from jobs.planning.request_context import RequestContext
 from jobs.replay.orders import ReplayOrder
 from jobs.runs import SETTLED, CheckResult, Counts, LogCoordinates, RunResult, Slice, Verdict
 from tests.simulation.actors import Actor
@@ -50,6 +50,7 @@ FILES = {
 """The pipeline files: by spec, rule for settled windows, and retention."""
 PLAIN = PIPELINES[PIPELINE]
 SLICES = slices_between(PLAIN, FIRST_MS, FIRST_MS + DAYS * DAY_MS)
+NUMBERS = {slice_: number for number, slice_ in enumerate(SLICES)}
 FIRST_ERASURE = 1_000
 TRACED = 400
 """The trace keeps so many of the last steps."""
@@ -176,8 +177,9 @@ class World:
     def request_context(self, actor: Actor, text: str) -> RequestContext:
         """The context of one process."""
         place = {"host": actor.host, "boot_id": "b", "pid_namespace": "n"}
-        return replace(
-            open_request_context(FILES[text, self.rule, self.retention], LAKE, now_ms=self.clock_of(actor)),
+        return RequestContext(
+            pipeline=FILES[text, self.rule, self.retention],
+            lake=LAKE,
             ledger=self.ledger(actor),
             new_id=self.new_id,
             holder=Holder(**place, pid=actor.pid, start_ticks=1),
@@ -219,7 +221,7 @@ class World:
         return any(path in self.named and path in self.files for path in paths)
 
     def coordinates(self, slice_: Slice) -> LogCoordinates:
-        amounts = self.log[SLICES.index(slice_)]
+        amounts = self.log[NUMBERS[slice_]]
         erased = [version for version, own in self.erased.items() if own == slice_]
         commits = (*range(len(amounts)), *erased)
         return LogCoordinates(
@@ -252,7 +254,7 @@ class MemoryReplayer:
         self.world.refuse_erased(order.slices, order.known_log)
         results, state = [], order.state_before
         for slice_ in order.slices:
-            amounts = list(self.world.log[SLICES.index(slice_)])
+            amounts = list(self.world.log[NUMBERS[slice_]])
             log = self.world.coordinates(slice_)
             results.append(
                 result_of(order.pipeline, slice_, amounts, state=state, attempt_id=order.attempt_id, log=log)
