@@ -24,6 +24,7 @@ _DAY_MS = UNIT_MS["d"]
 _FIRST_DAY, _LAST_DAY = (day.toordinal() - _EPOCH.toordinal() for day in (date.min, date.max))
 
 _KNOWN_MIDNIGHTS = 20_000
+_KNOWN_OFFSETS = 1_000
 """So many instants of midnight are kept: 4 µs each to compute, and planning needs those of a range several times."""
 
 MAX_SLICES = 200_000
@@ -299,6 +300,7 @@ def _short_slice(grid: SliceGrid, start_ms: int) -> Slice:
     return Slice(slice_id=text, start_ms=start_ms, end_ms=start_ms + grid.every_ms)
 
 
+@lru_cache(maxsize=_KNOWN_OFFSETS)
 def _offset_ms(zone: ZoneInfo, at_ms: int) -> int:
     """The zone's offset from UTC at an instant. Near the years 1 and 9999, that of a day further inside the range."""
     inside_ms = min(max(at_ms, (_FIRST_DAY + 1) * _DAY_MS), (_LAST_DAY - 1) * _DAY_MS)
