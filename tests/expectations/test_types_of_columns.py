@@ -146,11 +146,18 @@ def test_decimals_are_numbers_and_dates_are_times_for_both_engines(
 BIG = "12345678901234567890.0"
 PAIR = "expect_column_pair_values_to_be_equal"
 UNIQUE = "expect_column_values_to_be_unique"
+
+
+def of_price(operator: str, /, parameter: object) -> dict[str, Any]:
+    return {"row_condition": where("price", operator, parameter)[1]["row_condition"]}
+
+
 DECIMALS = pa.table(
     {
         "id": pa.array([Decimal(BIG + end) for end in ("1", "2", "3", "3")], pa.decimal128(38, 2)),
         "near": pa.array([Decimal(BIG + end) for end in ("1", "2", "3", "4")], pa.decimal128(38, 3)),
         "number": pa.array([1, 2, 3, 4]),
+        "price": pa.array([Decimal("1.10"), Decimal("1.10"), Decimal(2), Decimal(2)], pa.decimal128(9, 2)),
         "whole": pa.array([2**53 + 1, 1, 2, None]),
         "same": pa.array([Decimal(2**53 + 1), Decimal(1), Decimal(2), None], pa.decimal128(38, 0)),
     }
@@ -169,6 +176,9 @@ DECIMALS = pa.table(
         (PAIR, {"column_A": "id", "column_B": "near"}, {"unexpected": 1, "sample": [[f"{BIG}3", f"{BIG}40"]]}),
         ("expect_multicolumn_values_to_be_equal", {"column_list": ["near", "id"], "mostly": 0.5}, {"unexpected": 1}),
         (UNLIKE, {"column_list": ["near", "id"]}, {"unexpected": 3}),
+        (UNIQUE, {"column": "price", **of_price("==", 1.1)}, {"rows": 2, "unexpected": 2, "sample": [1.1]}),
+        (UNIQUE, {"column": "price", **of_price("IN", [1.1])}, {"rows": 2, "unexpected": 2}),
+        (UNIQUE, {"column": "price", **of_price("<=", 1.1)}, {"rows": 2, "unexpected": 2}),
         (PAIR, {"column_A": "whole", "column_B": "same"}, {"unexpected": 0, "missing": 1}),
     ],
 )  # fmt: skip
