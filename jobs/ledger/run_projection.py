@@ -343,6 +343,13 @@ def briefs_among(view: LedgerView, run_ids: Iterable[str]) -> list[RunBrief]:
     return [briefs[run_id] for run_id in run_ids if run_id in briefs]
 
 
+def failing_in_sight(view: LedgerView) -> list[StagedRun]:
+    """Return the runs that readers see in spite of an error, or of a failed check without a waiver, in slice order."""
+    briefs, stopped = briefs_of(view), {Standing.FAILED, Standing.BROKEN}
+    ids = [run_id for run_id in view.published.values() if run_id in briefs and briefs[run_id].standing in stopped]
+    return [view.run(run_id) for run_id in ids]
+
+
 def attempts_at(view: LedgerView, run_id: str) -> tuple[StagedRun, ...]:
     """Return all attempts at a run that counts, as they were staged; those that do not count, too."""
     runs = view.runs

@@ -241,7 +241,7 @@ def test_observations_of_another_version_are_accepted(observed: str | None) -> N
     rows = blizzard()
     runs = {name: with_result(run, checks=(odd,), verdict=Verdict.FAIL) for name, run in rows.runs.items()}
     model = build_model(replace(rows, runs=runs))
-    assert len(model.held) == 14
+    assert len((*model.held, *model.failed)) == 14
 
 
 def test_the_sums_of_many_slices_include_every_record() -> None:
@@ -316,6 +316,19 @@ def test_the_commands_publish_the_open_request_and_replay_its_slices_in_it() -> 
     assert lines_of(published, "publish") == []
     [rerun, *_] = [held.rerun for held in held_slices(published)]
     assert rerun == "hindcast run flights --from 2013-02-09 --to 2013-02-10 --lake /var/lake"
+
+
+def test_published_slices_that_fail_are_not_called_held() -> None:
+    rows = blizzard(waived=True)
+    model = build_model(replace(rows, runs={name: replace(run, waiver=None) for name, run in rows.runs.items()}))
+    assert model.headline.endswith("published in spite of a failed check or an error")
+    assert {card.slice_id for card in model.failed if card.verdict is Verdict.FAIL} >= {"2013-02-08", "2013-02-09"}
+    assert all(card.is_published for card in model.failed)
+    assert not any(card.is_published for card in model.held)
+    assert any("stay published" in sentence for sentence in model.sentences)
+    assert any(sentence.startswith("A held slice") for sentence in model.sentences) == any(
+        card.verdict is Verdict.FAIL for card in model.held
+    )
 
 
 def test_a_hold_after_a_rollback_is_told() -> None:
