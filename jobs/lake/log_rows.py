@@ -243,6 +243,7 @@ def _in_file(
     import pyarrow.compute as pc
     import pyarrow.dataset as ds
 
+    from windowlib.columnar.python_values import python_values
     from windowlib.columnar.undecodable import escaped, without_undecodable
 
     (covered, partition, _), (column, value) = file, wanted
@@ -263,7 +264,7 @@ def _in_file(
             rows = dataset.to_table(filter=condition)
     first = rows.slice(0, MOST_OF_FILE)
     values = {
-        name: without_undecodable(column.combine_chunks(), escaped).to_pylist()
+        name: python_values(without_undecodable(column.combine_chunks(), escaped))
         for name, column in zip(first.column_names, first.columns, strict=True)
     }
     absent = [None] * first.num_rows

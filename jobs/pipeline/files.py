@@ -112,7 +112,7 @@ def build_pipeline(
         pipeline = Pipeline.model_validate(document, context={IS_STORED: is_stored})
     except ValidationError as error:
         raise SpecError(f"{source}: {describe(error, Pipeline)}") from error
-    if pipeline.name in RESERVED_NAMES:
+    if pipeline.name in RESERVED_NAMES and not is_stored:
         raise SpecError(
             f"{source}: pipeline: {pipeline.name!r} is the name of a directory in the lake; choose another name"
         )

@@ -205,7 +205,7 @@ def _side_rows(
     narrow = []
     for batch in stored.batches(table, runs, (column, *IDS)):
         is_wanted = pc.is_in(batch[column], value_set=pa.array(values, batch[column].type))
-        narrow += pa.Table.from_batches([batch]).filter(is_wanted).to_pylist()
+        narrow += rows_of(batch.filter(is_wanted))
     attempts = {(row["slice_id"], row["attempt_id"]) for row in narrow}
     with attempts_dataset(stored.lake.table(stored.pipeline, table), attempts) as dataset:
         if dataset is None:

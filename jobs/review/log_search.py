@@ -21,6 +21,7 @@ from jobs.pipeline.log_schema import derivation
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slice_at, slice_grid
 from jobs.reading.log_places import log_place
+from jobs.reading.plain_values import column_values
 from jobs.runs import Slice
 from windowlib.errors import RequestError
 
@@ -128,7 +129,7 @@ def _with_derived(log: LogVersion, derived: Derivation, record: dict[str, Any]) 
     from jobs.expressions.evaluation import derive
 
     derived_rows = derive(leaf_columns(log, derived, record), derived)
-    values = {name: derived_rows.rows.column(name)[0].as_py() for name in derived.nodes}
+    values = {name: column_values(derived_rows.rows.column(name))[0] for name in derived.nodes}
     return record | values, derived_rows.kept is None or bool(derived_rows.kept[0])
 
 

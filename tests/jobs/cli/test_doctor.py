@@ -124,6 +124,14 @@ def test_init_never_overwrites_without_force(shell: Shell) -> None:
     assert "is the same pipeline" in shell.err
 
 
+def test_init_writes_no_file_whose_tables_would_be_in_the_log(shell: Shell) -> None:
+    tables.tracked(shell.root / "clicks")
+    assert shell("init", "clicks", "--yes", "--name", "clicks") == 1
+    assert "error    refused" in shell.out
+    assert "the pipeline clicks writes its tables below" in shell.out
+    assert not (shell.root / "pipelines" / "clicks.yaml").exists()
+
+
 @pytest.mark.parametrize("name", ["../up", "Big", "", "a" * 64, "event_logs", "a/b", "x\x1b[2J"])
 def test_init_refuses_a_name_that_is_no_name_of_a_pipeline(shell: Shell, name: str) -> None:
     tables.tracked(shell.root / "clicks")
