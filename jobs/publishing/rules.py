@@ -9,16 +9,11 @@ from jobs.lake.log_match import Match, match_input
 from jobs.ledger.leases import Lease
 from jobs.ledger.publications import Hold, Publication
 from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState
-from jobs.pipeline.models.pipeline import Pipeline
-from jobs.pipeline.slices import show_ms, slice_grid, slices_between
 from jobs.pipeline.slices import slices_between
 from jobs.plain_text import counted
 from jobs.planning.chains import newly_shown
 from jobs.planning.published_spec import is_lost
-from jobs.planning.request_context import RequestContext, holders, stored_pipeline, with_cut_of
 from jobs.planning.request_context import RequestContext, holders, with_cut_of
-from jobs.planning.spec_changes import firing_keys, spec_changes
-from jobs.planning.suite_fingerprint import suite_fingerprint
 from jobs.publishing.chain_rules import (
     broken_chain,
     followed_by,
@@ -30,9 +25,7 @@ from jobs.publishing.chain_rules import (
 )
 from jobs.publishing.stop_reasons import held_by, listed
 from jobs.publishing.suite_rule import of_other_suite
-from jobs.reading.stored_tables import spec_of
 from windowlib.errors import LedgerError
-from windowlib.errors import LedgerError, SpecError
 
 SEEN = "readers see all of it already"
 UNVERIFIED = (
