@@ -7,6 +7,9 @@ begins with the value ("is not a number").
 import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
+
+# Python's own parser of regular expressions. It has no public name since Python 3.11.
+from re import _parser as sre_parser  # type: ignore[attr-defined]
 from typing import Any
 
 EXACT_LIMIT = 2**53
@@ -24,17 +27,13 @@ _MAX_CONDITIONS = 100
 _MAX_GROUPS = 100
 """Python compiles, and Hindcast translates, a group by recursion."""
 
-MAX_REPEAT = 1000
-"""RE2 refuses a larger count of repetitions."""
 _ESCAPED = re.compile(r"\\.", re.DOTALL)
 _CLASS = re.compile(r"\[\^?\]?[^\]]*\]")
-_COUNT = re.compile(r"\{(\d+)(?:,(\d*))?\}")
 _POSIX = re.compile(r"\[[^\]]*\[:\^?\w+:\]")
-_UNLIKE_RE2 = {
-    re.compile(r"\{,\d*\}"): "has {,n}, which RE2 reads as a text; write {0,n}",
-    re.compile(r"\(\?[a-zA-Z]*x"): "has the flag x, which RE2 refuses; write the expression without blanks",
-    re.compile(r"\(\?#"): "has a comment, which RE2 refuses; leave it out",
-}
+_OPEN_COUNT = re.compile(r"\{,\d*\}")
+_ONLY_PYTHON = re.compile(r"\bASSERT|\bGROUPREF,|\bCATEGORY_(NOT_)?SPACE")
+"""Parts of a syntax tree for which pandas asks Python. Source: pandas/core/arrays/_arrow_string_mixins.py."""
+_ONLY_PYTHON_ESCAPES = frozenset({r"\u", r"\U", r"\N"})
 
 _OPERATORS = ("==", "!=", "<", "<=", ">", ">=", "IN", "NOT_IN")
 _OF_PANDAS = frozenset({"datetime", "inf", "Inf"})
@@ -121,26 +120,43 @@ def regex(value: Any) -> Problem:  # noqa: ANN401 -- any JSON value
         return "is not a regular expression"
     if value.count("(") > _MAX_GROUPS:
         return f"has more than {_MAX_GROUPS} opening brackets"
-    problem = _unlike_re2(value)
+    problem = _read_otherwise(value)
     if problem is None:
         try:
             re.compile(value)
-        except (re.error, OverflowError) as error:
-            problem = f"is not a regular expression: {error}"
-    return problem
+        except (re.error, OverflowError, ValueError) as error:
+            return f"is not a regular expression: {error}"
+    return problem or _unlike_re2(value, repr(sre_parser.parse(value)))
 
 
-def _unlike_re2(value: str) -> Problem:
-    """Refuse what RE2 refuses, or reads in another way than Python: Great Expectations asks one or the other."""
-    if not all(escaped.isascii() for escaped in _ESCAPED.findall(value)):
-        return "escapes a character that is not ASCII, which RE2 refuses; write it without a backslash"
+def _read_otherwise(value: str) -> Problem:
+    """Refuse what both Python and RE2 accept, and read in different ways."""
     plain = _ESCAPED.sub("", value)
     if _POSIX.search(plain):
         return "has a POSIX class, which Python reads as single characters; write [0-9], [A-Z] or the like"
-    outside = _CLASS.sub("", plain)
-    if any(float(count) > MAX_REPEAT for counts in _COUNT.findall(outside) for count in counts if count):
-        return f"has a count above {MAX_REPEAT:,}, which RE2 refuses; use expect_column_value_lengths_to_be_between"
-    return next((problem for part, problem in _UNLIKE_RE2.items() if part.search(outside)), None)
+    return "has {,n}, which RE2 reads as a text; write {0,n}" if _OPEN_COUNT.search(_CLASS.sub("", plain)) else None
+
+
+def _unlike_re2(value: str, tree: str) -> Problem:
+    """Refuse what RE2 refuses, if Great Expectations may ask it."""
+    if "AT_NON_BOUNDARY" in tree:
+        return r"has \B, which RE2 finds in an empty text and Python does not; write the characters"
+    is_only_python = _ONLY_PYTHON.search(tree) or _ONLY_PYTHON_ESCAPES & {*_ESCAPED.findall(value)}
+    return None if is_only_python else _refused_by_re2(value)
+
+
+def _refused_by_re2(value: str) -> Problem:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    # pandas writes \z, as RE2 does.
+    of_re2 = _ESCAPED.sub(lambda part: r"\z" if part[0] == r"\Z" else part[0], value)
+    try:
+        pc.match_substring_regex(pa.nulls(1, pa.string()), of_re2)
+    except ValueError as error:
+        reason = str(error).removeprefix("Invalid regular expression: ")
+        return f"is refused by RE2, which Great Expectations asks about most texts: {reason}"
+    return None
 
 
 def regexes(value: Any) -> Problem:  # noqa: ANN401 -- any JSON value

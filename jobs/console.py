@@ -125,13 +125,11 @@ def print_table(
         for column, width in zip(columns, widths, strict=True)
     ]
     for fewest, gap in ((in_one_line, len(_GAP)), (least, len(_GAP)), (least, 1), (broken, 1)):
-        room = console.width - gap * (len(fewest) - 1) - sum(fewest)
+        room = console.width - gap * len(fewest) - sum(fewest)  # rich adds the gap to the last column, too
         if room >= 0:
-            share = room // max(sum(width > few for width, few in zip(widths, fewest, strict=True)), 1)
             table = Table(header_style="bold", box=None, pad_edge=False, padding=(0, gap, 0, 0))
-            for column, few in zip(columns, fewest, strict=True):
-                cut_at = few + share if column in cut else None
-                _add_column(table, column, least=few, cut_at=cut_at, is_right=column in right)
+            for column, width in zip(columns, _widened(fewest, widths, room), strict=True):
+                _add_column(table, column, width=width, is_cut=column in cut, is_right=column in right)
             for row in cells:
                 table.add_row(*row)
             console.print(table)
@@ -139,15 +137,24 @@ def print_table(
     _print_paragraphs(console, names, cells)
 
 
-def _add_column(table: Table, name: str, *, least: int, cut_at: int | None, is_right: bool) -> None:
-    """Add a column that rich makes as wide as the console allows; `cut_at` is None if its cells are wrapped."""
+def _widened(fewest: Sequence[int], widths: Sequence[int], room: int) -> list[int]:
+    """Return widths of columns that share `room` more characters, evenly, and none wider than its own."""
+    made = [*fewest]
+    while room > 0 and (narrow := [number for number, width in enumerate(widths) if made[number] < width]):
+        for number in narrow[:room]:
+            made[number] += 1
+        room -= len(narrow)
+    return made
+
+
+def _add_column(table: Table, name: str, *, width: int, is_cut: bool, is_right: bool) -> None:
+    """Add a column of a fixed width: rich would make columns of numbers narrower, too, and crop the last one."""
     table.add_column(
         Text(escaped(name)),
         justify="right" if is_right else "left",
-        overflow="fold" if cut_at is None else "ellipsis",
-        no_wrap=cut_at is not None,
-        min_width=least,
-        max_width=cut_at,
+        overflow="ellipsis" if is_cut else "fold",
+        no_wrap=is_cut,
+        width=width,
     )
 
 

@@ -30,10 +30,11 @@ _ADVICE = {
     Kind.REAL: "write numbers",
     Kind.TEXT: "write texts, or check its lengths or a regular expression",
     Kind.TIME: (
-        "write a range: bounds such as 2026-01-31T00:00:00, or conditions with >= and < and times with an offset, such "
-        "as 2026-01-31T00:00:00+00:00"
+        "write a range: expect_column_values_to_be_between with bounds such as 2026-01-31T00:00:00, or conditions with "
+        ">= and < and times with an offset, such as 2026-01-31T00:00:00+00:00"
     ),
 }
+_ADVICE_OF_BOUNDS = {**_ADVICE, Kind.TEXT: "check its set, its lengths or a regular expression"}
 _NULLS_ONLY = "only its nulls can be checked"
 
 
@@ -53,10 +54,7 @@ def refuse_misfits(suite: Suite, schema: pa.Schema) -> None:
 
 def _misfits(check: Check, types: Mapping[str, pa.DataType]) -> Iterator[str]:
     yield from _of_condition(check.kwargs.get("row_condition"), types)
-    compared = {name: types[name] for name in check.columns if name in types and check.type in _COMPARING}
-    if len({_alike(arrow) for arrow in compared.values()}) > 1:
-        shown = ", ".join(f"{name} is {arrow}" for name, arrow in compared.items())
-        yield f"values of such columns cannot be compared: {shown}; name columns of one kind"
+    yield from _of_several({name: types[name] for name in check.columns if name in types}, check.type)
     name = str(check.kwargs.get("column"))
     if name not in types:
         return
@@ -68,10 +66,20 @@ def _misfits(check: Check, types: Mapping[str, pa.DataType]) -> Iterator[str]:
     for end in ("min_value", "max_value") if check.type in _BOUNDED else ():
         value = check.kwargs.get(end)
         if value is not None and kind is not (Kind.TIME if isinstance(value, str) else Kind.REAL):
-            yield f"{column}, and cannot be compared with {end} = {value!r}; {advice}"
+            fitting = _ADVICE_OF_BOUNDS.get(kind, _NULLS_ONLY)
+            yield f"{column}, and cannot be compared with {end} = {value!r}; {fitting}"
     is_exact = pa.types.is_decimal(types[name]) or pa.types.is_date(types[name])
     if is_exact and ("match_regex" in check.type or "value_lengths" in check.type):
         yield f"{column}, and engines write such values in different ways; {advice}"
+
+
+def _of_several(types: Mapping[str, pa.DataType], check: str) -> Iterator[str]:
+    if check in _COMPARING and len({_alike(arrow) for arrow in types.values()}) > 1:
+        shown = ", ".join(f"{name} is {arrow}" for name, arrow in types.items())
+        yield f"values of such columns cannot be compared: {shown}; name columns of one kind"
+    for name, arrow in types.items() if check == "expect_multicolumn_sum_to_equal" else ():
+        if _alike(arrow) is not Kind.REAL:
+            yield f"column {name} is {arrow}, which has no sum; name columns of numbers"
 
 
 def _of_condition(condition: Any, types: Mapping[str, pa.DataType]) -> Iterator[str]:  # noqa: ANN401 -- JSON

@@ -200,7 +200,7 @@ def _show_records(explained: "WindowExplanation") -> None:
     total = counted(explained.left_out + len(records), "record")
     cut = f", {explained.left_out:,} in the middle left out (--all prints all)" if explained.left_out else ""
     title = f"{total} in log order{cut}; times are UTC"
-    options.print_table(title, names, rows(), right=["place"], whole=["slice"], cut=["record"])
+    options.print_table(title, names, rows(), right=["place"], whole=["slice", "record"])
 
 
 def _show_panes(explained: "WindowExplanation") -> None:

@@ -57,7 +57,7 @@ def show_outcome(outcome: RequestOutcome, *, at_least: int = FOLD_FROM) -> None:
     state = "published" if outcome.is_published else "staged, not published"
     verdicts = in_words(tally(map(standing_of, outcome.runs))) or "no run"
     options.say(
-        f"{counted(outcome.replayed, 'slice')} replayed, {len(outcome.runs)} in the range: {verdicts}; {state}."
+        f"{counted(outcome.replayed, 'slice')} replayed, {len(outcome.runs):,} in the range: {verdicts}; {state}."
     )
 
 

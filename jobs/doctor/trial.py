@@ -10,6 +10,7 @@ from jobs.pipeline.files import parse_pipeline
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slice_at, slice_grid, slices_between
 from jobs.planning.log_pin import pin_input
+from jobs.reading.log_places import tables_in_log
 from windowlib.errors import HindcastError
 
 MOST_SLICES: Final = 5_000
@@ -46,6 +47,8 @@ def try_file(text: str, path: Path, lake: Lake, *, instants_ms: Sequence[int]) -
         pipeline = parse_pipeline(text, source=str(path))
     except HindcastError as error:
         return Refused(text=str(error), by_grammar=True)
+    if problem := tables_in_log(lake, pipeline):
+        return Refused(text=problem, by_grammar=False)
     try:
         if not instants_ms:
             pin_input(pipeline, lake, ())

@@ -6,7 +6,11 @@ A fingerprint is the lower-case hex of the SHA-256 of canonical JSON (sorted key
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from threading import Lock
+from typing import Any, Final
+
+from cachetools import LRUCache, cached
+from typing_extensions import override
 
 from jobs.engine.user_functions import Functions
 from jobs.pipeline.files import pipeline_document
@@ -26,8 +30,9 @@ SEMANTICS_VERSION = 2
 CLOCK_VERSION = 2
 
 # The same for pipelines with users' functions only. 1: functions shared values with other windows, keys and states, and
-# Arrow converted values to the type of a column in silence. A firing without a result left the pane before it.
-FUNCTIONS_VERSION = 2
+# Arrow converted values to the type of a column in silence. 2: a firing without a result left the pane before it, and a
+# state of a trigger could have the name of one of Hindcast's.
+FUNCTIONS_VERSION = 3
 
 # The same for a `timeout` around a trigger that waits for the clock, is composite or is a user's. 1: a time-out deleted
 # timers of that trigger, and kept its state when it reset the trigger.
@@ -43,18 +48,27 @@ COMBINERS_VERSION = 2
 # number of intervals.
 CONTINUOUS_VERSION = 2
 
+# The same for an `evictor` that may keep no record, where panes accumulate. 1: a firing without a result left the pane
+# before it.
+EVICTORS_VERSION = 2
+
 # The same for MongoDB's stages with one of these operators, if it has this field. 1: $dateDiff counted no change of the
 # clock, $dateToString wrote the offset of a time zone, wrong fields were ignored, and texts of doubles were Python's.
-# Dates plus doubles, sets, decimals of doubles, and fields inside arrays of arrays were not those of MongoDB.
 DOCUMENTS_VERSION = 2
 _DOCUMENT_RULES = {
     "$dateDiff": "timezone", "$dateToString": "timezone", "$dateFromString": "timezone",
     "$filter": "limit", "$zip": "defaults",
     "$toLower": None, "$toUpper": None, "$strcasecmp": None,
     "$substr": None, "$substrCP": None, "$substrBytes": None,
-    "$add": None, "$subtract": None, "$toString": None, "$toDecimal": None, "$convert": None,
-    "$setUnion": None, "$setIntersection": None, "$setDifference": None, "$elemMatch": None,
 }  # fmt: skip
+
+# The same for these operators, and for paths of inner fields. 1: dates plus doubles, sets, decimals of doubles, and
+# fields inside arrays of arrays were not those of MongoDB.
+OPERATORS_VERSION = 2
+_OPERATOR_RULES = dict.fromkeys((
+    "$add", "$subtract", "$toString", "$toDecimal", "$convert", "$setUnion", "$setIntersection", "$setDifference",
+    "$elemMatch",
+))  # fmt: skip
 _STAGES_WITH_PATHS = ("$project", "$addFields", "$set", "$unset", "$unwind")
 
 # The same for retracting panes of a user's function with a struct as output. 1: a result that is a mapping of columns
@@ -62,6 +76,8 @@ _STAGES_WITH_PATHS = ("$project", "$addFields", "$set", "$unset", "$unwind")
 RETRACTIONS_VERSION = 2
 
 RUN_ID_DIGITS = 32
+_KEPT: Final = 64
+_CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 # These fields cannot change a row of a run. `table`, `format`, `partitions`, `changes`, `pipeline`, `panes` and `ready`
 # decide where, how and when records are read; the input fingerprint covers the records. `first` and `last` bound the
@@ -80,8 +96,7 @@ def fingerprint(value: object) -> str:
     Raises:
         TypeError, ValueError: the value is not JSON, or holds NaN.
     """
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).hexdigest()
+    return hashlib.sha256(_CANONICAL.encode(value).encode("utf-8", errors="surrogatepass")).hexdigest()
 
 
 def spec_fingerprint(pipeline: Pipeline) -> str:
@@ -94,6 +109,41 @@ def spec_fingerprint(pipeline: Pipeline) -> str:
     Raises:
         SpecError: the module of a function does not exist or cannot be read.
     """
+    versions = (
+        SEMANTICS_VERSION, STATE_VERSION, CLOCK_VERSION, TIMEOUTS_VERSION, COMBINERS_VERSION, CONTINUOUS_VERSION,
+        DOCUMENTS_VERSION, RETRACTIONS_VERSION,
+    )  # fmt: skip
+    kept = _kept_fingerprint(pipeline, versions)
+    if kept is not None:
+        return kept
+    code = Functions(source=pipeline.source, directory=pipeline.functions_dir)
+    functions = {function.name: code.source_of(function, function.name) for function in pipeline.functions()}
+    return fingerprint(_declaration(pipeline) | {"functions_version": FUNCTIONS_VERSION, "functions": functions})
+
+
+class _ByIdentity:
+    """A pipeline as the key of a cache. It does not change, and to compare it with an equal one would take as long."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ByIdentity) and self._pipeline is other._pipeline
+
+    @override
+    def __hash__(self) -> int:
+        return id(self._pipeline)
+
+
+@cached(LRUCache(_KEPT), key=lambda pipeline, versions: (_ByIdentity(pipeline), versions), lock=Lock())
+def _kept_fingerprint(pipeline: Pipeline, _versions: tuple[int, ...]) -> str | None:
+    """Return the fingerprint of a pipeline without functions; None for one with functions, whose sources may change."""
+    return None if pipeline.functions() else fingerprint(_declaration(pipeline))
+
+
+def _declaration(pipeline: Pipeline) -> dict[str, object]:
+    """Return all that the fingerprint is of, apart from users' functions."""
     whole: dict[str, object] = {
         "semantics_version": [SEMANTICS_VERSION, STATE_VERSION],
         "spec": relevant_document(pipeline_document(pipeline)),
@@ -104,13 +154,7 @@ def spec_fingerprint(pipeline: Pipeline) -> str:
         whole |= _versions_of(pipeline.windows)
     if _retracts_structs(pipeline):
         whole["retractions_version"] = RETRACTIONS_VERSION
-    if pipeline.functions():
-        code = Functions(source=pipeline.source, directory=pipeline.functions_dir)
-        whole["functions_version"] = FUNCTIONS_VERSION
-        whole["functions"] = {
-            function.name: code.source_of(function, function.name) for function in pipeline.functions()
-        }
-    return fingerprint(whole)
+    return whole
 
 
 def _versions_of(windows: WindowsGrammar) -> dict[str, object]:
@@ -122,9 +166,20 @@ def _versions_of(windows: WindowsGrammar) -> dict[str, object]:
         versions["combiners_version"] = COMBINERS_VERSION
     if _has_endless_intervals(windows):
         versions["continuous_version"] = CONTINUOUS_VERSION
-    if windows.atlas and _has_document_rules(windows.atlas.stage):
+    if _may_evict_all(windows):
+        versions["evictors_version"] = EVICTORS_VERSION
+    stage = windows.atlas.stage if windows.atlas else None
+    if _has_operators(stage, _DOCUMENT_RULES):
         versions["documents_version"] = DOCUMENTS_VERSION
+    if _has_operators(stage, _OPERATOR_RULES) or _has_paths(stage):
+        versions["operators_version"] = OPERATORS_VERSION
     return versions
+
+
+def _may_evict_all(windows: WindowsGrammar) -> bool:
+    """Return whether EVICTORS_VERSION counts for windows. Those with a user's evictor have FUNCTIONS_VERSION."""
+    evictor = windows.evictor if windows.accumulation == "accumulating" else None
+    return evictor is not None and (evictor.delta is not None or (evictor.count is not None and not evictor.count.keep))
 
 
 def _has_endless_intervals(windows: WindowsGrammar) -> bool:
@@ -147,14 +202,21 @@ def _retracts_structs(pipeline: Pipeline) -> bool:
     return any(kind.lstrip().startswith("struct") for kind in kinds)
 
 
-def _has_document_rules(value: object) -> bool:
-    """Return whether DOCUMENTS_VERSION counts for a part of a stage."""
+def _has_operators(value: object, rules: Mapping[str, str | None]) -> bool:
+    """Return whether a part of a stage has an operator of `rules`, with the field that the rule is about."""
     if isinstance(value, Mapping):
-        operators = [(value[name], field) for name, field in _DOCUMENT_RULES.items() if name in value]
+        operators = [(value[name], field) for name, field in rules.items() if name in value]
         has_rule = any(field is None or (isinstance(at, Mapping) and field in at) for at, field in operators)
-        has_path = any(_has_inner_path(value[name]) for name in _STAGES_WITH_PATHS if name in value)
-        return has_rule or has_path or any(map(_has_document_rules, value.values()))
-    return isinstance(value, list) and any(map(_has_document_rules, value))
+        return has_rule or any(_has_operators(inner, rules) for inner in value.values())
+    return isinstance(value, list) and any(_has_operators(inner, rules) for inner in value)
+
+
+def _has_paths(value: object) -> bool:
+    """Return whether a stage, or one inside it, has a path of an inner field."""
+    if isinstance(value, Mapping):
+        stages = [value[name] for name in _STAGES_WITH_PATHS if name in value]
+        return any(map(_has_inner_path, stages)) or any(map(_has_paths, value.values()))
+    return isinstance(value, list) and any(map(_has_paths, value))
 
 
 def _has_inner_path(stage: object) -> bool:
@@ -162,7 +224,8 @@ def _has_inner_path(stage: object) -> bool:
     if isinstance(stage, Mapping):
         inner = [value for value in stage.values() if isinstance(value, Mapping)]
         is_nested = any(not name.startswith("$") for value in inner for name in value)
-        return is_nested or any("." in name for name in stage) or _has_inner_path(stage.get("path"))
+        named = [stage.get("path"), stage.get("includeArrayIndex")]
+        return is_nested or any("." in name for name in stage) or any(map(_has_inner_path, named))
     return (isinstance(stage, str) and "." in stage) or (isinstance(stage, list) and any(map(_has_inner_path, stage)))
 
 

@@ -243,6 +243,7 @@ def _in_file(
     import pyarrow.compute as pc
     import pyarrow.dataset as ds
 
+    from windowlib.columnar.python_values import python_values
     from windowlib.columnar.undecodable import escaped, without_undecodable
 
     (covered, partition, _), (column, value) = file, wanted
@@ -256,14 +257,14 @@ def _in_file(
             matching = (batch.filter(pc.equal(texts, value)) for batch, texts in pairs)
             rows = pa.Table.from_batches([batch for batch in matching if batch.num_rows], dataset.schema)
         else:
-            stored = _stored(log, dataset)[column]
+            stored = _stored(log, dataset).get(column)  # an earlier version may lack it
             if column not in partition and stored is None:
                 return []
             condition = None if column in partition else ds.field(stored).cast("string") == value
             rows = dataset.to_table(filter=condition)
     first = rows.slice(0, MOST_OF_FILE)
     values = {
-        name: without_undecodable(column.combine_chunks(), escaped).to_pylist()
+        name: python_values(without_undecodable(column.combine_chunks(), escaped))
         for name, column in zip(first.column_names, first.columns, strict=True)
     }
     absent = [None] * first.num_rows

@@ -12,11 +12,14 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from windowlib.errors import LedgerError
 
 GENESIS = "0" * 64
+
+CANONICAL_JSON: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+"""Encodes values as canonical JSON."""
 
 Row = Mapping[str, Any]
 """An event as the ledger's table stores it: column -> plain value."""
@@ -38,8 +41,7 @@ def event_hash(row: Row) -> str:
         ValueError, TypeError: the row holds a value that is not JSON, so no event wrote it.
     """
     filled = {name: value for name, value in row.items() if value is not None and name != "hash"}
-    text = json.dumps(filled, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+    return hashlib.sha256(CANONICAL_JSON.encode(filled).encode("utf-8")).hexdigest()
 
 
 def linked(rows: Sequence[Row], previous: str) -> list[dict[str, Any]]:
@@ -107,9 +109,9 @@ class _Check:
 
     def digest(self, row: Row) -> str:
         """Return the hash of a row whose required columns have values of their types."""
-        wrong = next((name for name, kind in REQUIRED.items() if type(row.get(name)) is not kind), None)
-        if wrong is not None:
-            raise self.damaged(row, f"its column {wrong} has the value {row.get(wrong)!r}")
+        for name, kind in REQUIRED.items():
+            if type(row.get(name)) is not kind:
+                raise self.damaged(row, f"its column {name} has the value {row.get(name)!r}")
         try:
             return event_hash(row)
         except (TypeError, ValueError) as error:

@@ -1,12 +1,13 @@
 """The events of the ledger: one row each, with typed columns for queried fields and JSON for all others."""
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import Enum
-from typing import Any, overload
+from functools import cache
+from operator import index
+from typing import TYPE_CHECKING, Any, Final, overload
 
-from jobs.ledger.chain import CONTENT_ERRORS
+from jobs.ledger.chain import CANONICAL_JSON, CONTENT_ERRORS
 from jobs.ledger.stored_details import StoredDetails
 from jobs.runs import (
     OPTIONAL_FATES,
@@ -21,6 +22,9 @@ from jobs.runs import (
     optional_fates,
 )
 from windowlib.errors import LedgerError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class EventKind(Enum):
@@ -104,6 +108,30 @@ class LedgerEvent:
         if self.slice_id is None or self.slice_start_ms is None or self.slice_end_ms is None:
             raise LedgerError(f"ledger event {self.kind.value} (seq {self.seq}) has no slice; the ledger is damaged")
         return Slice(slice_id=self.slice_id, start_ms=self.slice_start_ms, end_ms=self.slice_end_ms)
+
+
+LATER_COLUMNS = frozenset({"hash"})
+"""Columns that the ledgers of earlier versions do not have. The next write adds them."""
+
+_FIRST = ("seq", "ordinal", "at_ms", "event", "commit_id", "commit_events", "previous")
+_OTHERS = (column.name for column in fields(LedgerEvent) if column.name not in {*_FIRST, "kind"})
+_COLUMNS: Final = (*_FIRST, *_OTHERS, *LATER_COLUMNS)
+_WHOLE: Final = (
+    "seq", "ordinal", "at_ms", "commit_events", "slice_start_ms", "slice_end_ms", "watermark_ms",
+    "records_read", "assigned", "late", "unassigned", "invalid", "panes",
+)  # fmt: skip
+_NUMBERS: Final[Mapping[str, Callable[[Any], object]]] = {**dict.fromkeys(_WHOLE, index), "seconds": float}
+"""What makes the value of a column of numbers the one that the table returns. All other columns are texts."""
+
+
+@cache
+def ledger_schema() -> "pa.Schema":
+    """Return the schema of the table: the columns of an event, of its commit, and of the hash chain."""
+    import pyarrow as pa
+
+    kinds = {**dict.fromkeys(_WHOLE, pa.int64()), "ordinal": pa.int32(), "commit_events": pa.int32()}
+    kinds["seconds"] = pa.float64()
+    return pa.schema([pa.field(name, kinds.get(name, pa.string())) for name in _COLUMNS])
 
 
 def closed_event(request_id: str, why: str, *, who: str | None = None, by: str | None = None) -> LedgerEvent:
@@ -316,7 +344,22 @@ def _check(stored: Mapping[str, Any]) -> CheckResult:
 
 def encode_details(details: Mapping[str, Any]) -> str:
     """Return the canonical JSON text of an event's details."""
-    return json.dumps(dict(details), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return CANONICAL_JSON.encode(dict(details))
+
+
+def event_rows(events: Sequence[LedgerEvent], *, commit_id: str) -> list[dict[str, Any]]:
+    """Return the events of one commit as rows, with values as the table returns them, without the hash chain.
+
+    Raises:
+        TypeError: a number is of another type than its column.
+    """
+    rows = []
+    for event in events:
+        row = {name: getattr(event, name, None) for name in _COLUMNS}
+        row |= {"event": event.kind.value, "details": encode_details(event.details)}
+        row |= {"commit_id": commit_id, "commit_events": len(events)}
+        rows.append(row | {name: turn(row[name]) for name, turn in _NUMBERS.items() if row[name] is not None})
+    return rows
 
 
 def _checkpoint(stored: Mapping[str, Any]) -> CheckpointForm:

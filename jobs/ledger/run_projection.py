@@ -113,7 +113,8 @@ class RunsProjection:
 
     def of(self, run_id: str) -> RunEvents:
         """Return what the ledger tells of a run."""
-        return self.events.get(run_id, NO_EVENTS)
+        events: RunEvents = self.events.get(run_id, NO_EVENTS)
+        return events
 
     def change(self, run_id: str, **changes: Any) -> None:  # noqa: ANN401 - the fields of RunEvents
         """Take in what an event tells of a run."""
@@ -126,19 +127,23 @@ class RunsProjection:
         run_id = text_of(event, "run_id")
         Verdict(event.verdict)  # a view reads both values, and does not know the ledger's place
         checks_fingerprint_of(event)
-        waiver = self.of(run_id).waiver
-        is_kept = waiver is None or all(
-            check in waiver.failed or (*check[:3], None) in waiver.failed for check in _failed_checks(event)
-        )
-        self.change(run_id, checked=event, waiver=waiver if is_kept else None)
+        if self.of(run_id).waiver or self.of(run_id).ended_waiver:  # else no check is decoded
+            self._void_waivers(run_id, _failed_checks(event))
+        self.change(run_id, checked=event)
 
     def judge(self, event: LedgerEvent) -> None:
         """Take the judgement of a request's runs in. Another finding voids a waiver."""
         for run_id, checks in judged_checks(event).items():
             judgement = Judgement(basis=str(event.details.get("basis")), checks=checks)
-            waiver = self.of(run_id).waiver
-            is_kept = waiver is None or judgement.failed <= waiver.failed
-            self.change(run_id, judgement=judgement, waiver=waiver if is_kept else None)
+            self._void_waivers(run_id, judgement.failed)
+            self.change(run_id, judgement=judgement)
+
+    def _void_waivers(self, run_id: str, failed: Iterable[tuple[str | None, ...]]) -> None:
+        """Forget a waiver that does not cover each failed check, also one that a rollback would let count again."""
+        events = self.of(run_id)
+        for name, waiver in (("waiver", events.waiver), ("ended_waiver", events.ended_waiver)):
+            if waiver is not None and not all({check, (*check[:3], None)} & waiver.failed for check in failed):
+                self.change(run_id, **{name: None})
 
     def waive(self, event: LedgerEvent) -> None:
         """Take the waiver of a run in."""
@@ -173,9 +178,10 @@ class RunsProjection:
             self.change(run_id, waiver=ended, ended_waiver=None)
 
     def stage(self, event: LedgerEvent) -> StagedRun:
-        """Take an attempt at a run in, and return it."""
+        """Take an attempt at a run in, and return it. It has seen the log."""
         run = self.attempts.stage(event)
-        self._add(run)
+        sighting = Sighting(log=run.result.log, is_equal=True)
+        self._add(run, sightings=(*self.of(run.result.run_id).sightings, sighting))
         return run
 
     def mend(self, event: LedgerEvent) -> None:
@@ -202,11 +208,11 @@ class RunsProjection:
         if checked is not None and _content(event) == _content(checked):
             self.change(run_id, checked=replace(checked, attempt_id=event.attempt_id))
 
-    def _add(self, run: StagedRun) -> None:
+    def _add(self, run: StagedRun, **changes: Any) -> None:  # noqa: ANN401 - the fields of RunEvents
         """Add an attempt at a run. If any attempt was staged as the beginning of a chain, the run is one."""
         run_id = run.result.run_id
         staged = (*self.of(run_id).staged, run)
-        self.change(run_id, staged=staged)
+        self.change(run_id, staged=staged, **changes)
         if len(staged) > 1 and any(attempt.is_chain_start for attempt in staged):
             self.let_begin(run_id)
 
@@ -290,19 +296,22 @@ class Runs(Mapping[str, StagedRun]):
     def briefs(self) -> Mapping[str, RunBrief]:
         """The briefs of these runs, by their ids."""
         if self._briefs is None:
-            every = ((run_id, self._runs.brief(run_id)) for run_id in self._runs.slots)
-            self._briefs = {
-                run_id: brief
-                for run_id, brief in every
-                if (brief.is_gone if self._are_gone else brief.standing is not None)
-            }
+            every = ((run_id, slot.brief or self._runs.brief(run_id)) for run_id, slot in self._runs.slots.items())
+            self._briefs = {run_id: brief for run_id, brief in every if self._has(brief)}
         return self._briefs
 
+    def _has(self, brief: RunBrief) -> bool:
+        return brief.is_gone if self._are_gone else brief.standing is not None
+
     def __getitem__(self, run_id: str) -> StagedRun:
-        run = self._runs.run(run_id) if run_id in self.briefs else None
+        run: StagedRun | None = self.get(run_id)
         if run is None:
             raise KeyError(run_id)
         return run
+
+    @override
+    def get(self, run_id: str, default: Any = None) -> Any:
+        return (self._runs.run(run_id) if run_id in self else None) or default
 
     def attempts_at(self, run_id: str) -> tuple[StagedRun, ...]:
         """Return all attempts at a run, as they were staged."""
@@ -310,7 +319,7 @@ class Runs(Mapping[str, StagedRun]):
 
     @override
     def __contains__(self, run_id: object) -> bool:
-        return run_id in self.briefs
+        return isinstance(run_id, str) and run_id in self._runs.slots and self._has(self._runs.brief(run_id))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.briefs)
@@ -332,6 +341,13 @@ def briefs_among(view: LedgerView, run_ids: Iterable[str]) -> list[RunBrief]:
     """Return the briefs of those runs that count, in the order of the ids."""
     briefs = briefs_of(view)
     return [briefs[run_id] for run_id in run_ids if run_id in briefs]
+
+
+def failing_in_sight(view: LedgerView) -> list[StagedRun]:
+    """Return the runs that readers see in spite of an error, or of a failed check without a waiver, in slice order."""
+    briefs, stopped = briefs_of(view), {Standing.FAILED, Standing.BROKEN}
+    ids = [run_id for run_id in view.published.values() if run_id in briefs and briefs[run_id].standing in stopped]
+    return [view.run(run_id) for run_id in ids]
 
 
 def attempts_at(view: LedgerView, run_id: str) -> tuple[StagedRun, ...]:

@@ -2,10 +2,10 @@
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, Final
+from functools import cache
+from typing import Any, Final, NamedTuple
 
 from typing_extensions import override
 
@@ -65,8 +65,14 @@ _TYPES: Final[Mapping[str, Any]] = {
 reader."""
 
 
-@dataclass(frozen=True, slots=True)
-class EventPlace:
+@cache
+def _check_of(name: str) -> Callable[[Any, str], None]:
+    from jobs.ledger.typed_json import type_check  # readers that decode no details do not need it
+
+    return type_check(_TYPES[name])
+
+
+class EventPlace(NamedTuple):
     """The place of a stored event, for messages."""
 
     uri: str
@@ -108,18 +114,16 @@ class StoredDetails(Mapping[str, Any]):
                 raise self.wrong(f"{error!r:.300}") from error
             if not isinstance(decoded, dict):
                 raise self.wrong(f"its details are {decoded!r:.100}, and must be an object of JSON")
-            for name, value in decoded.items():
-                self._check(name, value)
+            self._check(decoded)
             self._found = _shared(decoded)
         return self._found
 
-    def _check(self, name: str, value: object) -> None:
-        """Compare the value of a name with its type."""
-        from jobs.ledger.typed_json import type_check
-
+    def _check(self, values: Mapping[str, object]) -> None:
+        """Compare the values of names with their types."""
         try:
-            if name in _TYPES:
-                type_check(_TYPES[name])(value, name)
+            for name, value in values.items():
+                if name in _TYPES:
+                    _check_of(name)(value, name)
         except TypeError as error:
             raise self.wrong(str(error)) from error
 
@@ -161,7 +165,7 @@ class StoredDetails(Mapping[str, Any]):
             with suppress(ValueError):  # of a text that is not canonical
                 value, end = _DECODER.raw_decode(self.text, place + len(quoted))
                 if self.text[end:] == "}":
-                    self._check(name, value)
+                    self._check({name: value})
                     return value
         return self.get(name)
 

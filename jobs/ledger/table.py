@@ -3,8 +3,6 @@
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,19 +15,16 @@ from jobs.lake.parquet_files import open_parquet
 from jobs.ledger import upkeep
 from jobs.ledger.chain import Row
 from jobs.ledger.conditional_put import prove_conditional_put
-from jobs.ledger.events import LedgerEvent, encode_details
+from jobs.ledger.events import LATER_COLUMNS, ledger_schema
 from jobs.ledger.head import Head, advice_without, head_in_commits, read_head, write_head
 from jobs.storage import FileStamp, delta_options, file_stamp, file_system, is_remote
 from windowlib.errors import LedgerError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from deltalake import DeltaTable
 
 WITHOUT_EVENTS = frozenset({"OPTIMIZE", "SET TBLPROPERTIES", "ADD COLUMN", "VACUUM START", "VACUUM END"})
 """Operations of Delta whose commits hold no events."""
-LATER_COLUMNS = frozenset({"hash"})
-"""Columns that the ledgers of earlier versions do not have. The next write adds them."""
 
 
 class ConflictError(Exception):
@@ -43,7 +38,7 @@ class LedgerStore(Protocol):
         """Look for new commits; return the newest version, 0 if the ledger does not exist."""
         ...
 
-    def read(self, *, after: int) -> list[dict[str, Any]]:
+    def read(self, *, after: int) -> Sequence[Row]:
         """Return the events of the commits after version `after`, sorted by (seq, ordinal)."""
         ...
 
@@ -368,33 +363,3 @@ def _rows(table: "DeltaTable", path: str) -> list[dict[str, Any]]:
         if column.null_count < stored.num_rows
     }
     return [empty | dict(zip(filled, values, strict=True)) for values in zip(*filled.values(), strict=True)]
-
-
-@cache
-def ledger_schema() -> "pa.Schema":
-    """Return the schema of the table: the columns of an event, of its commit, and of the hash chain."""
-    import pyarrow as pa
-
-    whole = (
-        "slice_start_ms", "slice_end_ms", "watermark_ms",
-        "records_read", "assigned", "late", "unassigned", "invalid", "panes",
-    )  # fmt: skip
-    kinds = {"ordinal": pa.int32(), "commit_events": pa.int32(), "seconds": pa.float64()}
-    kinds |= {name: pa.int64() for name in ("seq", "at_ms", *whole)}
-    first = ("seq", "ordinal", "at_ms", "event", "commit_id", "commit_events", "previous")
-    others = (column.name for column in fields(LedgerEvent) if column.name not in {*first, "kind"})
-    names = [*first, *others, *LATER_COLUMNS]
-    return pa.schema([pa.field(name, kinds.get(name, pa.string())) for name in names])
-
-
-def event_rows(events: Sequence[LedgerEvent], *, commit_id: str) -> list[dict[str, Any]]:
-    """Return the events of one commit as rows, with values as the table returns them, without the hash chain."""
-    import pyarrow as pa
-
-    rows = []
-    for event in events:
-        row = {column.name: getattr(event, column.name) for column in fields(LedgerEvent) if column.name != "kind"}
-        row |= {"event": event.kind.value, "details": encode_details(event.details)}
-        rows.append(row | {"commit_id": commit_id, "commit_events": len(events)})
-    placed: list[dict[str, Any]] = pa.Table.from_pylist(rows, schema=ledger_schema()).to_pylist()
-    return placed

@@ -307,6 +307,8 @@ def _decide(
             f"{run.dag_id} takes no parameters, and found {shortened(', '.join(map(str, run.params)))}. "
             f"backfill_{pipeline.name} replays a range"
         )
+    if run.run_type != "manual":
+        refuse_lost_lake(open_request_context(pipeline, lake, now_ms=now_ms), airflow)
     if run.run_type == "backfill":
         return plan_backfill_interval(
             pipeline,
@@ -320,8 +322,6 @@ def _decide(
         )
     # Only a run of a cron schedule has an interval that counts. Other runs take all slices that are over now.
     until_ms = _ms(run.interval_end) if run.run_type == "scheduled" else now_ms()
-    if run.run_type != "manual":
-        refuse_lost_lake(open_request_context(pipeline, lake, now_ms=now_ms), airflow)
     told = propose_changes(pipeline, lake, now_ms=now_ms(), who=who)
     decision = scheduling.plan_scheduled(
         pipeline,

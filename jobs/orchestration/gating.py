@@ -11,8 +11,8 @@ from jobs.plain_text import counted
 from jobs.planning.lease_keeping import release
 from jobs.planning.request_context import Opened, open_request_context
 from jobs.publishing.judging import judge_request
-from jobs.publishing.rules import of_other_suite
 from jobs.publishing.stop_reasons import listed
+from jobs.publishing.suite_rule import of_other_suite
 from windowlib.errors import RequestError
 
 
@@ -83,7 +83,6 @@ def gate(pipeline: Pipeline, lake: Lake, *, opened: Opened, now_ms: int, slices:
         return Gate(runs=runs)
     release(work, opened)
     if not stopping:  # the publication of a shared request does not tell which slices it lacks
-        lack = edited if is_edited else f"request {request.request_id} has no run of {listed(unstaged)}"
-        is_told = is_edited and request.kind is RequestKind.AIRFLOW_BACKFILL
-        raise RequestError(lack if is_told else f"{lack}; clear the replay task")
+        lack = f"request {request.request_id} has no run of {listed(unstaged)}; clear the replay task"
+        raise RequestError(edited if is_edited else lack)
     return Gate(runs=runs, held=tuple(stopping))

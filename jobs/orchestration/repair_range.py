@@ -247,6 +247,8 @@ def _late_rows(work: RequestContext, view: LedgerView, run: StagedRun, *, margin
     """Yield the late records of a run that have missed windows. `margin_ms` is that of the windows without lateness."""
     import pyarrow as pa
 
+    from jobs.reading.plain_values import column_values
+
     if run.result.digests.get(tables.LATE_RECORDS, _NO_ROWS) == _NO_ROWS:
         return
     stored = StoredRuns(work.lake, work.pipeline.name, view).read(tables.LATE_RECORDS, [run])
@@ -256,7 +258,8 @@ def _late_rows(work: RequestContext, view: LedgerView, run: StagedRun, *, margin
     windows = [(int(start) // 1_000, int(end) // 1_000) for start, end in zip(*ends, strict=True)]
     first = 0
     plain = stored.select(["event_time_ms", "watermark_ms"]).to_pylist()
-    keys = [stored["record"].combine_chunks().field(name).to_pylist() for name in work.pipeline.log.key_columns]
+    records = stored["record"].combine_chunks()
+    keys = [column_values(records.field(name)) for name in work.pipeline.log.key_columns]
     for number, (row, count) in enumerate(zip(plain, bounds.value_lengths().to_pylist(), strict=True)):
         missed = tuple(windows[first : first + (count or 0)])
         first += len(missed)

@@ -12,6 +12,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -26,6 +27,8 @@ from windowlib.errors import SpecError
 
 SUFFIXES = (".yaml", ".yml")
 RESERVED_NAMES = frozenset({"event_logs"})
+KEPT_SPECS = 64
+"""The stored specs that a process keeps as pipelines: the spec of a request is read again and again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +112,7 @@ def build_pipeline(
         pipeline = Pipeline.model_validate(document, context={IS_STORED: is_stored})
     except ValidationError as error:
         raise SpecError(f"{source}: {describe(error, Pipeline)}") from error
-    if pipeline.name in RESERVED_NAMES:
+    if pipeline.name in RESERVED_NAMES and not is_stored:
         raise SpecError(
             f"{source}: pipeline: {pipeline.name!r} is the name of a directory in the lake; choose another name"
         )
@@ -147,6 +150,7 @@ def pipeline_document(pipeline: Pipeline) -> Mapping[str, object]:
     return pipeline.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
+@lru_cache(maxsize=KEPT_SPECS)
 def pipeline_from_json(text: str, *, source: str, functions_dir: Path | None = None) -> Pipeline:
     """Read the JSON of `pipeline_to_json`, such as a spec that the ledger stores.
 

@@ -16,7 +16,7 @@ from jobs.pipeline.models.suggestions import did_you_mean
 from jobs.pipeline.models.watermarks import WatermarkGrammar
 from jobs.pipeline.models.windows import WindowsGrammar
 from windowlib.errors import SpecError
-from windowlib.records.column_types import spell_type
+from windowlib.records.column_types import parse_type, spell_type
 
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
 NUMBERS = (*INTEGERS, "float", "double", "decimal")
@@ -129,7 +129,8 @@ def _amounts(pipeline: Pipeline, columns: Mapping[str, str]) -> Iterator[str]:
 def _output_type(pipeline: Pipeline, name: str, columns: Mapping[str, str]) -> str | None:
     """Return the type of an output; None if it is a number for each log that the pipeline accepts."""
     if pipeline.process is not None:
-        return pipeline.process.output.get(name)
+        kind = pipeline.process.output.get(name)  # as the file spells it, such as `long`
+        return None if kind is None else spell_type(parse_type(kind))
     aggregate = pipeline.aggregates.get(name)
     if aggregate is None:
         return "a document" if name in pipeline.output_columns else None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from expectations.formatting import instant, percent
 from jobs.durations import human_duration
-from jobs.ledger.view import LedgerView, Request
+from jobs.ledger.view import LedgerView, Request, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import show_instant, slices_between
 from jobs.plain_text import counted
@@ -103,15 +103,36 @@ class EventTimeProgress:
 def progress_of(
     pipeline: Pipeline, view: LedgerView, request: Request, *, planned: "Plan | None" = None
 ) -> EventTimeProgress:
-    """Return the progress of a request in the ledger. `planned` is its plan, if there is slice_."""
+    """Return the progress of a request in the ledger. `planned` is its plan, if there is one.
+
+    Slices that the request leaves as they are count as done, as in a run.
+    """
     slices = request_slices(pipeline, view, request)
     results = [view.runs[run_id].result for run_id in request.runs.values() if run_id in view.runs]
     if request.is_repair and request.is_open:  # it names its runs when it is complete
         own = {slice_.slice_id for slice_ in slices}
         staged = (run.result for run in view.runs.values() if run.request_id == request.request_id)
         results = [result for result in staged if result.slice.slice_id in own]
+    results += [run.result for run in left_as_they_are(view, request, slices, planned=planned).values()]
     left = None if planned is None else Estimate.together(step.expected for step in planned.stale)
     return EventTimeProgress.of(results, total=len(slices), left=left)
+
+
+def left_as_they_are(
+    view: LedgerView, request: Request, slices: Iterable[Slice], *, planned: "Plan | None"
+) -> dict[str, StagedRun]:
+    """Return slice -> the run that readers see, of the slices that a request does not replay, because they are right.
+
+    A complete request has replayed all others. For an incomplete one, `planned` tells which it will not replay.
+    """
+    stale = None if planned is None else {step.slice.slice_id for step in planned.stale}
+    kept = {}
+    for slice_ in slices:
+        is_right = request.is_complete or (stale is not None and slice_.slice_id not in stale)
+        seen = view.published_run(slice_.slice_id)
+        if is_right and seen is not None and slice_.slice_id not in request.runs:
+            kept[slice_.slice_id] = seen
+    return kept
 
 
 def request_slices(pipeline: Pipeline, view: LedgerView, request: Request) -> tuple[Slice, ...]:

@@ -4,17 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from jobs.engine.fingerprints import fingerprint, spec_fingerprint
+from jobs.engine.fingerprints import fingerprint
 from jobs.lake.log_match import Match, match_input
 from jobs.ledger.leases import Lease
 from jobs.ledger.publications import Hold, Publication
 from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState
-from jobs.pipeline.slices import show_ms, slice_grid, slices_between
+from jobs.pipeline.slices import slices_between
 from jobs.plain_text import counted
 from jobs.planning.chains import newly_shown
 from jobs.planning.published_spec import is_lost
-from jobs.planning.request_context import RequestContext, holders, stored_pipeline, with_cut_of
-from jobs.planning.suite_fingerprint import suite_fingerprint
+from jobs.planning.request_context import RequestContext, holders, with_cut_of
 from jobs.publishing.chain_rules import (
     broken_chain,
     followed_by,
@@ -25,7 +24,8 @@ from jobs.publishing.chain_rules import (
     specs_at_border,
 )
 from jobs.publishing.stop_reasons import held_by, listed
-from windowlib.errors import LedgerError, SpecError
+from jobs.publishing.suite_rule import of_other_suite
+from windowlib.errors import LedgerError
 
 SEEN = "readers see all of it already"
 UNVERIFIED = (
@@ -80,7 +80,7 @@ def judge_publication(
         request: a request of the view.
         lease_id: the lease of the caller that has staged the request; None if a person publishes.
     """
-    work = with_cut_of(work, request)
+    edited, work = work, with_cut_of(work, request)  # an edited cut is another spec, whose suite is not the request's
     is_begun = bool(request.runs) or request.is_complete
     incomplete = _incomplete(work, view, request)
     unseen = newly_shown(view, request)
@@ -91,7 +91,7 @@ def judge_publication(
         or _rolled_back(view, request, is_person=lease_id is None)
         or _replaced(view, request)
         or _held(view, request)
-        or _of_other_suite(work, view, request)
+        or _of_other_suite(edited, view, request)
         or (None if is_begun else _empty(request))
         or incomplete
         or _not_promotable(work, view, request)
@@ -250,61 +250,14 @@ def _held(view: LedgerView, request: Request) -> PublicationAttempt | None:
     return _refused(request, held_by(stopping), stopped_by=tuple(run.result.slice.slice_id for run in stopping))
 
 
-def of_other_suite(work: RequestContext, view: LedgerView, request: Request) -> tuple[tuple[str, ...], str]:
-    """Return the slices whose runs were checked by another suite than a rerun would have, and why they are refused.
-
-    The suite in force is that of the pipeline file, or of the stored spec of the request if the file has another spec.
-    A file without `quality` has none. Runs that readers see already keep the checks that they had, and so do runs of
-    versions of Hindcast that did not record their suite.
-    """
-    judged = {
-        run.result.slice.slice_id: run.checks_fingerprint
-        for run in map(view.run, request.runs.values())
-        if run.checks_fingerprint is not None and not view.is_in_chain(run.result.run_id)
-    }
-    is_same = request.spec_fingerprint == spec_fingerprint(work.pipeline)
-    pipeline = work.pipeline if is_same else stored_pipeline(work.pipeline, request)
-    if not judged or pipeline.quality is None:
-        return (), ""
-    try:
-        now = suite_fingerprint(pipeline)
-    except SpecError as error:
-        return tuple(
-            judged
-        ), f"whether suite {pipeline.quality.suite} has changed since the runs were checked is not known: {error}"
-    slices = tuple(slice_id for slice_id, checked in judged.items() if checked != now)
-    if not slices:
-        return (), ""
-    verb = "was" if len(slices) == 1 else "were"
-    return slices, (
-        f"suite {pipeline.quality.suite} has changed since {listed(slices)} {verb} checked. Readers see "
-        f"nothing that it has not checked: {_again(work, request)}"
-    )
-
-
-def _again(work: RequestContext, request: Request) -> str:
-    """Return how a person lets the runs of a request be checked again."""
-    command = f"hindcast run {work.pipeline.name}"
-    if request.from_ms is None or request.to_ms is None:
-        return "clear the replay tasks of the DAG runs that have these slices"
-    if request.is_candidate:
-        return f"run the candidate again (`{command} … --as-candidate`)"
-    if request.is_open:
-        return f"run the request again (`{command} --request {request.request_id}`)"
-    if request.is_repair:
-        return f"repair again (`hindcast repair {work.pipeline.name} --run`)"
-    start, end = (show_ms(slice_grid(work.pipeline), at_ms) for at_ms in (request.from_ms, request.to_ms))
-    return f"replay the range (`{command} --from {start} --to {end}`)"
-
-
 def _of_other_suite(work: RequestContext, view: LedgerView, request: Request) -> PublicationAttempt | None:
-    """Refuse runs that another suite has checked than the one in force. There is no slice to decide.
+    """Refuse runs that another suite has checked than the one in force.
 
-    A DAG run of Airflow's backfill waits for the slices of the others.
+    There is no slice to decide, but the slices of one DAG run let the others of a shared request wait.
     """
     slices, why = of_other_suite(work, view, request)
-    is_shared = request.kind is RequestKind.AIRFLOW_BACKFILL
-    return _refused(request, why, stopped_by=slices if is_shared else ()) if why else None
+    shared = request.kind is RequestKind.AIRFLOW_BACKFILL
+    return _refused(request, why, stopped_by=slices if shared else ()) if why else None
 
 
 def _unverified(work: RequestContext, view: LedgerView, request: Request) -> PublicationAttempt | None:

@@ -7,6 +7,7 @@ from jobs.lake.damage import log_errors
 from jobs.lake.delta_log import DeltaPlace
 from jobs.lake.lake import Lake
 from jobs.lake.log_version import LogPlace
+from jobs.lake.store import table_columns
 from jobs.pipeline.models.log import LogFormat, PartitionType
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.upstream import is_log_table
@@ -71,13 +72,22 @@ def refuse_own_table(uri: str, what: str) -> None:
     """
     parent, _, table = uri.rstrip("/").rpartition("/")
     is_own = table in {LEDGER, TALLIES, QUALITY_RESULTS, WATERMARKS, *STATE_TABLES} or is_log_table(table)
-    if is_own and names_in(f"{parent}/{LEDGER}/_delta_log"):
+    if is_own and _is_ledger(f"{parent}/{LEDGER}"):
         pipeline = parent.rpartition("/")[2]
         raise SpecError(
             f"{what}: {uri} is a table of the pipeline {pipeline}, with rows of all its runs, also of those that "
             f"readers do not see; write `log: {{pipeline: {pipeline}}}`, whose records are what it has published "
             "(docs/how-to/chain.md)"
         )
+
+
+def _is_ledger(uri: str) -> bool:
+    """Return whether a table is a ledger of Hindcast, by its columns. The log of a bank may have the same name."""
+    from jobs.ledger.events import LATER_COLUMNS, ledger_schema  # only a log of such a name needs it
+
+    if not names_in(f"{uri}/_delta_log"):
+        return False
+    return {field.name for field in ledger_schema()} - LATER_COLUMNS <= table_columns(uri).keys()
 
 
 def place_at(uri: str, log_format: LogFormat, *, partitions: Mapping[str, PartitionType] | None = None) -> LogPlace:

@@ -44,6 +44,7 @@ from jobs.storage import file_system, make_directory, write_bytes
 from jobs.wall_clock import now_ms
 from windowlib.errors import LogError, SpecError
 from windowlib.records.column_types import Node
+from windowlib.records.row_ids import IdSum
 
 if TYPE_CHECKING:
     import pyarrow.fs as pafs
@@ -57,11 +58,13 @@ _INDEX: Final = "_index.json"
 class UpstreamVersion(ParquetVersion):
     """The published rows at a version of the other pipeline's ledger.
 
-    `own` maps a published slice to the keys and outputs that all runs have of which its records are.
+    `own` maps a published slice to the keys and outputs that all runs have of which its records are. `every` has those
+    of all these runs.
     """
 
     reader: Pipeline
     own: Mapping[str, frozenset[str]]
+    every: frozenset[str]
     why_not_accepted: str = (
         "the log is a table of another pipeline. If that publishes other rows, their slices are `input changed` "
         "without a decision"
@@ -69,8 +72,8 @@ class UpstreamVersion(ParquetVersion):
 
     @override
     def missing(self, slices: Sequence[Slice]) -> dict[str, str]:
-        upstream, sets = self.reader.log.pipeline, {*self.own.values()}
-        named = read_columns(self.reader, self.columns) & frozenset().union(*sets) if len(sets) > 1 else frozenset()
+        upstream = self.reader.log.pipeline
+        named = read_columns(self.reader, self.columns) & self.every
         missing = dict[str, str]()
         for slice_ in slices:
             own = self.own.get(slice_.slice_id)
@@ -118,6 +121,8 @@ class UpstreamPlace:
         self.check(view)
         log = self.pipeline.log
         slices = upstream_slices(self.lake, view, log)
+        own = {slice_.run.result.slice.slice_id: _own(view, slice_, table=log.table) for slice_ in slices}
+        every = frozenset[str]().union(*(columns for sets in own.values() for columns in sets))
         facts = listed_facts(self._listing(view, slices), is_replaceable=False)
         facts["nodes"] = {**facts["nodes"], **self._without_values(facts["nodes"])}
         return UpstreamVersion(
@@ -125,7 +130,8 @@ class UpstreamPlace:
             table_id=f"pipeline-{fingerprint([log.pipeline, log.table, log.panes])[:16]}",
             **facts,
             reader=self.pipeline,
-            own={slice_.run.result.slice.slice_id: _own(view, slice_, table=log.table) for slice_ in slices},
+            own={slice_id: every.intersection(*sets) for slice_id, sets in own.items()},
+            every=every,
         )
 
     def _without_values(self, nodes: Mapping[str, Node]) -> dict[str, Node]:
@@ -290,9 +296,10 @@ def _path(slice_: UpstreamSlice, digest: str) -> str:
     return f"{SLICE_COLUMN}={quote(slice_.run.result.slice.slice_id, safe='')}/{digest}.parquet"
 
 
-def _own(view: LedgerView, slice_: UpstreamSlice, *, table: str) -> frozenset[str]:
-    """Return the keys and outputs that all parts of a slice have."""
-    return frozenset.intersection(*(own_columns(spec_of(view, part), table) for part in slice_.parts))
+def _own(view: LedgerView, slice_: UpstreamSlice, *, table: str) -> list[frozenset[str]]:
+    """Return the keys and outputs of each part of a slice that has rows: the other parts give no record."""
+    parts = (part for part in slice_.parts if part.result.digests.get(table) != IdSum().digest())
+    return [own_columns(spec_of(view, part), table) for part in parts]
 
 
 def _grid(by: SliceGrammar) -> str:

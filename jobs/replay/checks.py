@@ -27,24 +27,36 @@ CRITICAL = "critical"
 def prepare_checks(suites: SuiteFile | None, schemas: "Mapping[str, pa.Schema]", *, confirm: "Confirm") -> None:
     """Build the suites that Great Expectations must run. Its import takes seconds; it is imported only for them.
 
+    `check_types` comes before, because it takes no time.
+
     Args:
         suites: the suite file, or None.
         schemas: table -> its columns, for the tables whose types are known before the replay.
         confirm: the results of compiled checks that Great Expectations confirms. If it confirms all, it runs all.
 
     Raises:
-        SpecError: Great Expectations refuses a suite, or a check does not fit the types of its columns.
+        SpecError: Great Expectations refuses a suite.
     """
-    from expectations.compiled.misfits import refuse_misfits
     from expectations.slices import needs_great_expectations
 
     for suite in suites or ():
-        if suite.table in schemas:
-            refuse_misfits(suite, schemas[suite.table])
         if confirm == "all" or suite.table not in schemas or needs_great_expectations(suite, schemas[suite.table]):
             from expectations.runner import prepare
 
             prepare(suite)
+
+
+def check_types(suites: SuiteFile, schemas: "Mapping[str, pa.Schema]") -> None:
+    """Compare the checks with the types of their columns. `schemas` is as for `prepare_checks`.
+
+    Raises:
+        SpecError: a check does not fit the type of its column.
+    """
+    from expectations.compiled.misfits import refuse_misfits
+
+    for suite in suites:
+        if suite.table in schemas:
+            refuse_misfits(suite, schemas[suite.table])
 
 
 def run_checks(

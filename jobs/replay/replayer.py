@@ -16,7 +16,7 @@ from jobs.engine.user_errors import explained
 from jobs.lake.delta_tables import expect_commits, opening_tables_once
 from jobs.replay.audited import audit, check, foresee_failures
 from jobs.replay.checked_tables import RUN_SCHEMA, arrow_schema
-from jobs.replay.checks import prepare_checks
+from jobs.replay.checks import check_types, prepare_checks
 from jobs.replay.computed import compute
 from jobs.replay.orders import Replayer, ReplayOrder
 from jobs.replay.pinned import Pinned, pin
@@ -100,13 +100,16 @@ def _check_places(session: LazySession, order: ReplayOrder) -> None:
 def _preparing(pinned: Pinned) -> Iterator["Future[None]"]:
     """Build the suites in a thread from here on, because Great Expectations takes seconds to import if it is needed.
 
-    Await the result before anything is written: it raises a SpecError if Great Expectations refuses a suite.
+    Await the result before anything is written: it raises a SpecError if Great Expectations refuses a suite. A suite
+    whose checks do not fit the types of their columns is refused here, before anything is computed.
     """
-    executor = ThreadPoolExecutor(max_workers=1)
+    executor, schemas = ThreadPoolExecutor(max_workers=1), _schemas(pinned)
+    if pinned.suites is not None:
+        check_types(pinned.suites, schemas)
     try:
         quality = pinned.order.pipeline.quality
         confirm = quality.confirm if quality is not None else "none"
-        yield executor.submit(prepare_checks, pinned.suites, _schemas(pinned), confirm=confirm)
+        yield executor.submit(prepare_checks, pinned.suites, schemas, confirm=confirm)
     finally:
         executor.shutdown(wait=False)
 

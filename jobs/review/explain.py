@@ -25,6 +25,7 @@ from jobs.reading.stored_tables import spec_of
 from jobs.review.explain_rows import Fate, duplicate, invalid, late, some, unassigned
 from jobs.review.explain_windows import RecordWindows, record_time, windows_of
 from jobs.review.log_search import LogRecord, records_of
+from jobs.review.seen_records import has_read
 from windowlib.columnar.undecodable import readable
 from windowlib.errors import LogError, RequestError
 from windowlib.records.tables import DUPLICATE_RECORDS, INVALID_RECORDS, LATE_RECORDS, ROW_ID, UNASSIGNED_RECORDS
@@ -33,6 +34,10 @@ _HEXADECIMAL = re.compile(r"[0-9a-fA-F]{1,16}")  # fewer digits: without leading
 _DECIMAL = re.compile(r"-?[0-9]{1,19}")
 MOST_TOLD: Final = 10
 """So many records with one id are explained at most."""
+_UNSURE: Final = (
+    " Slice {slice_id} has changed since its run, and the version of the log that the run read is gone. If the record "
+    "came after the run, this is not its fate: the run has not read it."
+)
 NOT_PUBLISHED = " Readers do not see this yet: the run is staged, not published."
 
 
@@ -200,7 +205,7 @@ def _side_rows(
     narrow = []
     for batch in stored.batches(table, runs, (column, *IDS)):
         is_wanted = pc.is_in(batch[column], value_set=pa.array(values, batch[column].type))
-        narrow += pa.Table.from_batches([batch]).filter(is_wanted).to_pylist()
+        narrow += rows_of(batch.filter(is_wanted))
     attempts = {(row["slice_id"], row["attempt_id"]) for row in narrow}
     with attempts_dataset(stored.lake.table(stored.pipeline, table), attempts) as dataset:
         if dataset is None:
@@ -258,13 +263,18 @@ def _from_log(
     spec = spec_of(view, run)
     values, is_kept = record.derived(spec)
     is_published = view.published.get(slice_id) == run.result.run_id
+    is_read = has_read(lake, pipeline, record, record_id=record_id, run=run, view=view)
+    if is_read is False:
+        return _not_read(pipeline, record_id, run=run, is_published=is_published, values=values)
+    unsure = "" if is_read else _UNSURE.format(slice_id=slice_id)
     if not is_kept:
         sentence = (
             f"Record {record_id} is filtered: it arrived in slice {slice_id}, and log.where ({spec.log.where}) "
             "does not keep it. It is counted, and it is in no window and in no other table."
-        ) + _other_spec(pipeline, spec, slice_id)
+        ) + (_other_spec(pipeline, spec, slice_id) + unsure)
         own = {"record": values}
-        return _explanation(record_id, "filtered", sentence, slice_id=slice_id, is_published=is_published, details=own)
+        fate: Fate = "filtered" if is_read else "unknown"
+        return _explanation(record_id, fate, sentence, slice_id=slice_id, is_published=is_published, details=own)
     happened = record_time(spec.log.event_time, values)
     same_keys = {name: run for name, run in runs.items() if spec_of(view, run).log.key_columns == spec.log.key_columns}
     unpublished = runs.keys() - view.published.keys() if is_published else frozenset[str]()
@@ -291,8 +301,25 @@ def _from_log(
         details |= {"rank": rank, "watermark_ms": met_ms}
         met = "there was no watermark yet" if met_ms is None else f"the watermark was {show_instant(met_ms)}"
         sentence += f" It is at place {rank + 1:,} of its slice. When it arrived, {met}."
-    sentence += _other_spec(pipeline, spec, slice_id)
-    return _explanation(record_id, "assigned", sentence, slice_id=slice_id, is_published=is_published, details=details)
+    sentence += _other_spec(pipeline, spec, slice_id) + unsure
+    fate = "assigned" if is_read else "unknown"
+    return _explanation(record_id, fate, sentence, slice_id=slice_id, is_published=is_published, details=details)
+
+
+def _not_read(
+    pipeline: Pipeline, record_id: str, *, run: StagedRun, is_published: bool, values: Mapping[str, Any]
+) -> Explanation:
+    """Return the explanation of a record that came into its slice after the run."""
+    slice_id = run.result.slice.slice_id
+    which = "the run that readers see" if is_published else "its staged run"
+    sentence = (
+        f"Record {record_id} is in slice {slice_id} of the log, but {which} has not read it: the slice has changed "
+        f"since. Readers do not see the record. `hindcast status {pipeline.name}` tells what becomes of the slice."
+    )
+    return Explanation(
+        record_id=record_id, fate="not read", sentence=sentence, slice_id=slice_id, is_published=False,
+        details={"record": values, "run_id": run.result.run_id},
+    )  # fmt: skip
 
 
 def _windows_text(windows: RecordWindows, *, last: str) -> str:

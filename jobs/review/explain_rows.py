@@ -11,8 +11,9 @@ from jobs.review.explain_windows import interval
 
 MAX_WINDOWS = 4
 Fate = Literal[
-    "late", "late for some windows", "unassigned", "invalid", "assigned", "filtered", "duplicate", "not replayed"
-]
+    "late", "late for some windows", "unassigned", "invalid", "assigned", "filtered", "duplicate", "not replayed",
+    "not read", "unknown",
+]  # fmt: skip
 
 
 def late(pipeline: Pipeline, record_id: str, row: Mapping[str, Any]) -> tuple[Fate, str]:

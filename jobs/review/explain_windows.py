@@ -12,7 +12,7 @@ from jobs.lake.store import attempts_dataset
 from jobs.ledger.view import StagedRun
 from jobs.pipeline.models.log import TimeColumn
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.reading.plain_values import instant_at
+from jobs.reading.plain_values import instant_at, rows_of
 from jobs.runs import CheckpointRef
 from windowlib.columnar.undecodable import readable
 from windowlib.records.instants import InstantRead, read_instant
@@ -163,11 +163,12 @@ def _of_key(rows: "pa.Table", keys: Sequence[str], record: Mapping[str, Any]) ->
     """Return the rows with the key of a record as plain values."""
     import pyarrow as pa
 
+    from windowlib.columnar.python_values import arrow_value
+
     if not rows.num_rows:
         return []
-    values = {key: pa.array([record[key]], rows.schema.field(key).type) for key in keys}
-    own: list[dict[str, Any]] = RowFilter(values=values).of(readable(rows)).to_pylist()
-    return own
+    values = {key: pa.repeat(arrow_value(record[key], rows.schema.field(key).type), 1) for key in keys}
+    return rows_of(RowFilter(values=values).of(readable(rows)))
 
 
 def _heir(bounds: Interval, windows: set[Interval]) -> Interval | None:

@@ -21,6 +21,7 @@ from jobs.pipeline.log_schema import derivation
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slice_at, slice_grid
 from jobs.reading.log_places import log_place
+from jobs.reading.plain_values import column_values
 from jobs.runs import Slice
 from windowlib.errors import RequestError
 
@@ -73,7 +74,13 @@ class LogRecord:
 
 
 def records_of(
-    lake: Lake, pipeline: Pipeline, record_id: str, *, view: LedgerView, only: frozenset[str] | None
+    lake: Lake,
+    pipeline: Pipeline,
+    record_id: str,
+    *,
+    view: LedgerView,
+    only: frozenset[str] | None,
+    version: int | None = None,
 ) -> list[LogRecord]:
     """Return the records of the log with an id, in slice order: at most `MOST_RECORDS`.
 
@@ -83,6 +90,7 @@ def records_of(
         record_id: the id of the record.
         view: the ledger, which has digests of the log's files.
         only: the slices to search; None: all.
+        version: the version of the log; None: the newest.
 
     Raises:
         RequestError: the log has no such record, or has it in a slice that is not among `only`, or the pipeline names
@@ -97,7 +105,7 @@ def records_of(
             "column that identifies a record"
         )
 
-    log, search = log_search(lake, pipeline, view, only=only)
+    log, search = log_search(lake, pipeline, view, only=only, version=version)
     derived = derivation(pipeline, log.columns)
     values = [*islice(find_records(log, column, record_id, search=search, derivation=derived), MOST_RECORDS)]
     if not values:
@@ -121,14 +129,14 @@ def _with_derived(log: LogVersion, derived: Derivation, record: dict[str, Any]) 
     from jobs.expressions.evaluation import derive
 
     derived_rows = derive(leaf_columns(log, derived, record), derived)
-    values = {name: derived_rows.rows.column(name)[0].as_py() for name in derived.nodes}
+    values = {name: column_values(derived_rows.rows.column(name))[0] for name in derived.nodes}
     return record | values, derived_rows.kept is None or bool(derived_rows.kept[0])
 
 
 def log_search(
-    lake: Lake, pipeline: Pipeline, view: LedgerView, *, only: Collection[str] | None
+    lake: Lake, pipeline: Pipeline, view: LedgerView, *, only: Collection[str] | None, version: int | None = None
 ) -> tuple[LogVersion, Search]:
-    """Return the log, and the choice of its files: those of the slices `only` (None: all), with their digests.
+    """Return the log at a version, and the choice of its files: of the slices `only` (None: all), with their digests.
 
     The choice looks at `only` when it is made, so the caller may change the collection between two searches.
 
@@ -136,7 +144,7 @@ def log_search(
         LogError: the log cannot be read.
     """
     known = known_log(view, tuple(view.slices.values()))
-    log = log_place(lake, pipeline).open()
+    log = log_place(lake, pipeline).open(version)
     log.log_files(stored=known.stored_in_log(log.table_id))
     slice_of = slice_finder(pipeline, view)
     digests = cache(lambda slice_id: StoredDigests.of(known.file_digests(log.table_id, slice_id)))

@@ -5,6 +5,7 @@ are consecutive numbers, so `--seed N` alone repeats one schedule.
 """
 
 import argparse
+import gc
 import logging
 import sys
 import time
@@ -25,6 +26,8 @@ def main() -> int:
     parser.add_argument("--steps", action="store_true", help="print the last steps of the last schedule")
     asked = parser.parse_args()
     logging.disable(logging.WARNING)
+    gc.freeze()  # else each full collection examines the objects of all modules
+    gc.set_threshold(100_000, 50, 100)
     out = Console(highlight=False, soft_wrap=True)
     steps, faults, written, failed = 0, Counter[str](), Counter[str](), Counter[str]()
     begin, begin_cpu = time.perf_counter(), time.process_time()

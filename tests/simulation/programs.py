@@ -98,12 +98,12 @@ def run_as_dag(world: World, actor: Actor, rng: Random) -> None:
         kind, name, end = rng.choice(["scheduled", "backfill", "by hand"]), world.new_id(), rng.randrange(DAYS) + 1
         world.dag_runs.append((kind, name, end))
     for _try in range(rng.choice([1, 2])):
+        world.dag_leases.setdefault(name, set()).add(actor.pid)  # a plan may end its own request
         decision = _planned(world, kind, name, end=end)
         actor.stop_here("next task")
         if not isinstance(decision, Replay):
             return
         opened = decision.opened
-        world.dag_leases.setdefault(opened.lease_id, set()).add(actor.pid)
         with suppress(HindcastError):
             scheduling.replay(
                 PLAIN, LAKE, opened=opened, slices=decision.slices, replayer=MemoryReplayer(world, actor),

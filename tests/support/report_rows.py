@@ -183,6 +183,8 @@ def blizzard(*, waived: bool = False) -> ReportRows:
             runs[slice_id] = replace(runs[slice_id], waiver=waiver)
     published = {slice_id: run.result.run_id for slice_id, run in runs.items() if waived or run.seq < 3}
     names = tuple(one.slice_id for one in slices)
+    state = RequestState.PUBLISHED if waived else RequestState.OPEN
+    requests = _blizzard_requests(slices, opened, state=state)
     return ReportRows(
         pipeline="flights",
         lake="/var/lake",
@@ -197,7 +199,9 @@ def blizzard(*, waived: bool = False) -> ReportRows:
         late=late_of(runs),
         description="Departures per airport in a sliding hour, a new window every quarter of an hour",
         owner="operations",
-        requests=_blizzard_requests(slices, opened, state=RequestState.PUBLISHED if waived else RequestState.OPEN),
+        requests=tuple(
+            replace(request, runs={name: runs[name].result.run_id for name in request.runs}) for request in requests
+        ),
         publications=(
             _publication(9, "airflow", names[:3], at_ms=opened - 300_000),
             *((_publication(31, "ines", names[3:], at_ms=opened + 1_800_000),) if waived else ()),

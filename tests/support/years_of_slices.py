@@ -13,11 +13,18 @@ from deltalake import DeltaTable, write_deltalake
 from jobs.engine.fingerprints import fingerprint, run_id, spec_fingerprint
 from jobs.lake.lake import Lake
 from jobs.ledger.chain import GENESIS, linked
-from jobs.ledger.events import EventKind, LedgerEvent, checked_event, slice_columns, staged_event
+from jobs.ledger.events import (
+    EventKind,
+    LedgerEvent,
+    checked_event,
+    event_rows,
+    ledger_schema,
+    slice_columns,
+    staged_event,
+)
 from jobs.ledger.head import Head, write_head
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.looks import Look, looked_event
-from jobs.ledger.table import event_rows, ledger_schema
 from jobs.pipeline.files import pipeline_to_json
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slices_between

@@ -25,6 +25,27 @@ def python_rows(rows: pa.Table | pa.RecordBatch) -> list[dict[str, Any]]:
     return [dict(zip(rows.column_names, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
+def arrow_value(value: Any, kind: pa.DataType) -> "pa.Scalar[Any]":  # noqa: ANN401 -- a value of any type
+    """Return a value of `python_values` as a scalar of its type, also a text or a time outside of the years 1 to 9999.
+
+    Raises:
+        ArrowException: the value is not of this type.
+    """
+    if type(value) is not str:
+        return pa.scalar(value, kind)
+    try:
+        return pa.array([value]).cast(kind)[0]
+    except pa.ArrowInvalid:
+        if not (pa.types.is_timestamp(kind) or pa.types.is_date32(kind)):
+            raise
+    unit: Any = "D" if pa.types.is_date32(kind) else kind.unit
+    try:
+        count = np.datetime64(value.removesuffix("Z"), unit).astype(np.int64)
+    except ValueError as error:
+        raise pa.ArrowInvalid(str(error)) from error
+    return pa.array([count], pa.int32() if unit == "D" else pa.int64()).cast(kind)[0]
+
+
 def _python_value(scalar: Any) -> Any:  # noqa: ANN401 -- a scalar of any type
     """Return a scalar as `as_py` does, with texts for the times that overflow it."""
     try:

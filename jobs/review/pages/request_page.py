@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from expectations.formatting import instant
 from jobs.ledger.view import LedgerView, Request, RequestState, StagedRun
-from jobs.planning.event_time_progress import EventTimeProgress, progress_of, request_slices
+from jobs.planning.event_time_progress import EventTimeProgress, left_as_they_are, progress_of, request_slices
 from jobs.planning.request_context import RequestContext
 from jobs.review.pages.slice_page import CheckLine, check_lines
 from jobs.review.pages.state import HeldSlice, OpenRequest, held_of, open_request
@@ -79,7 +79,13 @@ def request_page(work: RequestContext, view: LedgerView, request: Request, *, pl
     """
     why = {} if planned is None else _plan_reasons(planned)
     slices = request_slices(work.pipeline, view, request)
-    lines = [_line(slice_, view, request, why=why.get(slice_.slice_id)) for slice_ in slices]
+    kept = left_as_they_are(view, request, slices, planned=planned)
+    lines = [
+        _kept_line(kept[slice_.slice_id])
+        if slice_.slice_id in kept
+        else _line(slice_, view, request, why=why.get(slice_.slice_id))
+        for slice_ in slices
+    ]
     counted = Counter(line.status for line in lines)
     held = held_of(view, request) if request.is_open else ()
     now = open_request(work, view, request)
@@ -127,6 +133,17 @@ def _line(slice_: Slice, view: LedgerView, request: Request, *, why: str | None)
         run_id=run.result.run_id,
         counts=run.result.counts,
         effect=_effect(view, run),
+    )
+
+
+def _kept_line(run: StagedRun) -> RequestLine:
+    """Return the line of a slice that the request leaves as it is."""
+    return RequestLine(
+        slice_id=run.result.slice.slice_id,
+        status=status_of(run, seen=run.result.run_id),
+        run_id=run.result.run_id,
+        counts=run.result.counts,
+        effect="readers see this run; the request does not replay it, because its input and its state are the same",
     )
 
 

@@ -1,9 +1,9 @@
 """Filters of stored rows. A filter takes a value as a page shows it, and as the table stores it."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation
 from enum import Enum
-from math import isfinite
 from typing import TYPE_CHECKING, Final
 
 from jobs.lake.arrow_sql import query
@@ -15,11 +15,21 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _SHOWN: Final = "shown"
+MAX_TEXTS: Final = 100_000
+"""The cells of so many different values are made texts at most: a page waits for them, and so do others."""
 _DIGITS: Final = 38
 """DuckDB's decimals have at most this many."""
 _EXACT: Final = Context(prec=500)
-_SAME_DIGITS: Final = 5e-12
-"""A page shows 12 digits of a double. Doubles that differ by less than this share have the same ones."""
+_DOUBLE_DIGITS: Final = 12
+_DURATION_DIGITS: Final = 3
+"""A page shows so many digits of a double, and of a duration."""
+_NUMBERS: Final = {
+    "_by_ms": "a duration, such as 1.5 s, or a number of milliseconds",
+    "_ms": "a number or a time",
+}
+"""The numbers that a column is compared with, by the suffix of its name."""
+_UNITS_MS: Final = {"s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+_Ends = tuple[Decimal, Decimal]
 
 
 class Comparison(Enum):
@@ -47,7 +57,8 @@ def filtered(rows: "pa.Table", wanted: Filter) -> "pa.Table":
     """Return the rows that a filter keeps, in their order.
 
     Raises:
-        RangeError: the value cannot have the column's type, or values of that type have no order.
+        RangeError: the value cannot have the column's type, values of that type have no order, or the texts of too many
+            different values would have to be compared.
     """
     import pyarrow as pa
 
@@ -91,11 +102,22 @@ def _typed(wanted: Filter, kind: "pa.DataType") -> tuple[str, list[object]]:
 
 
 def _shown_texts(values: "pa.ChunkedArray", column: str) -> "pa.Array":
-    """Return the texts of the cells of a column."""
+    """Return the texts of the cells of a column, of which each value is made a text once."""
     import pyarrow as pa
 
-    shown = [None if value is None else cell(value, column) for value in column_values(values)]
-    return pa.array(shown, pa.string())
+    if pa.types.is_nested(values.type):
+        different, places = values, None
+    else:
+        encoded = pa.concat_arrays(values.dictionary_encode().unify_dictionaries().chunks)
+        different, places = encoded.dictionary, encoded.indices
+    if len(different) > MAX_TEXTS:
+        raise RangeError(
+            f"the column {column} has {len(different):,} values here; the texts of at most {MAX_TEXTS:,} are compared. "
+            f"Filter by a bound ({Comparison.AT_LEAST.value!r}, {Comparison.AT_MOST.value!r}), or by another column"
+        )
+    shown = [None if value is None else cell(value, column) for value in column_values(different)]
+    texts = pa.array(shown, pa.string())
+    return texts if places is None else texts.take(places)
 
 
 def _sql_type(kind: "pa.DataType", *, is_equal: bool) -> tuple[str, str] | None:
@@ -117,44 +139,68 @@ def _cast(wanted: Filter, sql_type: str, words: str) -> tuple[str, list[object]]
 
 def _exact_number(wanted: Filter, scale: int) -> tuple[str, list[object]]:
     """Compare integers or decimals exactly: a double has not every integer beyond 2^53."""
-    number = _number(wanted)
-    if number is None or number.is_nan():
-        raise _misfit(wanted, "a number or a time" if _is_time_column(wanted.column) else "a number")
-    if number.is_infinite() or number.adjusted() >= _DIGITS - scale:  # beyond all values of the column
-        is_kept = wanted.comparison is (Comparison.AT_LEAST if number < 0 else Comparison.AT_MOST)
-        return f"value IS NOT NULL AND {is_kept}", []
-    rounding = ROUND_CEILING if wanted.comparison is Comparison.AT_LEAST else ROUND_FLOOR
-    rounded = number.quantize(Decimal(1).scaleb(-scale), rounding, _EXACT)
-    if wanted.comparison is Comparison.EQUALS and rounded != number:
+    ends = _duration(wanted) or _number(wanted)
+    if ends is None or ends[0].is_nan():
+        raise _misfit(wanted, _NUMBERS.get(_suffix(wanted.column), "a number"))
+    least, most = _open_sided(wanted, ends, greatest=Decimal("inf"))
+    step = Decimal(1).scaleb(-scale)
+    greatest = _EXACT.subtract(Decimal(1).scaleb(_DIGITS - scale), step)
+    if least > greatest or most < greatest.copy_negate():
         return "false", []
-    return f"value {_OPERATORS[wanted.comparison]} CAST(? AS DECIMAL({_DIGITS}, {scale}))", [f"{rounded:f}"]
+    least = max(least, greatest.copy_negate()).quantize(step, ROUND_CEILING, _EXACT)
+    most = min(most, greatest).quantize(step, ROUND_FLOOR, _EXACT)
+    number = f"CAST(? AS DECIMAL({_DIGITS}, {scale}))"
+    return f"value BETWEEN {number} AND {number}", [f"{least:f}", f"{most:f}"]
 
 
 def _double(wanted: Filter) -> tuple[str, list[object]]:
-    number = _number(wanted)
-    if number is None:
+    ends = _number(wanted, digits=_DOUBLE_DIGITS)
+    if ends is None or ends[0].is_snan():
         raise _misfit(wanted, "a number")
-    value = float(number)
-    same = f"value {_OPERATORS[wanted.comparison]} CAST(? AS DOUBLE)"
-    if wanted.comparison is not Comparison.EQUALS or not isfinite(value):
-        return same, [value]
-    return f"({same} OR abs(value - ?) <= ?)", [value, value, abs(value) * _SAME_DIGITS]
+    # NaN is the greatest double of DuckDB.
+    sides = _open_sided(wanted, ends, greatest=Decimal("nan"))
+    return "value BETWEEN CAST(? AS DOUBLE) AND CAST(? AS DOUBLE)", [float(end) for end in sides]
 
 
-def _number(wanted: Filter) -> Decimal | None:
-    """Return an entered number, or the number of a time in a `_ms` column; None if the value is neither."""
-    try:
-        return Decimal(wanted.value.replace(",", "").removesuffix(" ms"))
-    except InvalidOperation:
-        pass
-    if not _is_time_column(wanted.column):
+def _open_sided(wanted: Filter, ends: _Ends, *, greatest: Decimal) -> _Ends:
+    """Return the least and the greatest number that a filter keeps, for the ends of the entered number."""
+    low = Decimal("-inf") if wanted.comparison is Comparison.AT_MOST else ends[0]
+    return low, greatest if wanted.comparison is Comparison.AT_LEAST else ends[1]
+
+
+def _number(wanted: Filter, *, digits: int | None = None) -> _Ends | None:
+    """Return the ends of an entered number, or of a time in a `_ms` column; None if the value is neither."""
+    with suppress(InvalidOperation):
+        number = Decimal(wanted.value.replace(",", "").removesuffix(" ms"))
+        return _shown_alike(number, digits) if digits else (number, number)
+    if _suffix(wanted.column) != "_ms":
         return None
     ms = query({}, "SELECT epoch_ms(TRY_CAST(? AS TIMESTAMPTZ)) AS ms", [wanted.value])["ms"][0].as_py()
-    return None if ms is None else Decimal(ms)
+    return None if ms is None else (Decimal(ms), Decimal(ms))
 
 
-def _is_time_column(column: str) -> bool:
-    return column.endswith("_ms") and not column.endswith("_by_ms")
+def _duration(wanted: Filter) -> _Ends | None:
+    """Return the milliseconds of an entered duration, such as `1.02 min`, in a `_by_ms` column; None without one."""
+    amount, _, unit = wanted.value.strip().rpartition(" ")
+    if _suffix(wanted.column) != "_by_ms" or unit not in _UNITS_MS:
+        return None
+    try:
+        low, high = _shown_alike(Decimal(amount), _DURATION_DIGITS)
+    except InvalidOperation:
+        return None
+    return low * _UNITS_MS[unit], high * _UNITS_MS[unit]
+
+
+def _shown_alike(number: Decimal, digits: int) -> _Ends:
+    """Return the ends of the numbers that a page shows as `number`, which has so many digits at most."""
+    context = Context(prec=digits, traps=[])
+    if not number.is_finite() or context.plus(number) != number:
+        return number, number
+    return (number + context.next_minus(number)) / 2, (number + context.next_plus(number)) / 2
+
+
+def _suffix(column: str) -> str:
+    return next((suffix for suffix in _NUMBERS if column.endswith(suffix)), "")
 
 
 def _misfit(wanted: Filter, words: str) -> RangeError:

@@ -277,7 +277,7 @@ def _provenance(run: StagedRun | None) -> Mapping[str, str]:
 def _commands(rows: ReportRows, slice_: Slice, run: StagedRun | None) -> tuple[Command, ...]:
     commands = [
         Command(
-            line=rerun_line(rows, slice_.start_ms, slice_.end_ms),
+            line=rerun_line(rows, slice_, run),
             purpose="Replays the slice. Equal records, spec and state before give the same run id and rows.",
         ),
         Command(line=show_line(rows, slice_.slice_id), purpose="Prints the windows of the slice that readers see."),

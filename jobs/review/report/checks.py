@@ -193,7 +193,7 @@ def _held(run: "StagedRun", rows: ReportRows) -> Held:
         waiver=run.waiver,
         waived_at=instant(run.waiver.at_ms) if run.waiver else "",
         waive=waive_line(rows, run),
-        rerun=rerun_line(rows, slice_.start_ms, slice_.end_ms),
+        rerun=rerun_line(rows, slice_, run),
         is_contradicted=run.is_contradicted,
     )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from jobs.lake.arrow_sql import plain_rows, query
 from jobs.ledger.ledger import Ledger
 from jobs.pipeline.slices import previous_slice, slice_grid
+from jobs.publishing.rules import describe_hold
 from jobs.reading.stored_rows import StoredRuns
 from jobs.review.report.rows import LATE_EDGES_MS, LateRow, ReportRows
 from windowlib.records import tables
@@ -84,6 +85,7 @@ def collect_view(lake: "Lake", pipeline: "Pipeline", view: "LedgerView", *, part
         publications=view.publications,
         late=late,
         late_left_out=left_out,
+        hold="" if view.hold is None else describe_hold(view.hold),
     )
 
 

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from jobs.review.report.rows import DAY_MS, HOUR_MS, ReportRows
-from jobs.runs import SHOWN_DIGITS
+from jobs.runs import SHOWN_DIGITS, Slice
 
 if TYPE_CHECKING:
-    from jobs.ledger.view import StagedRun
+    from jobs.ledger.view import Request, StagedRun
 
+MAX_PUBLISHED = 3
+"""For so many open requests, the page has the command that publishes them."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -35,8 +37,11 @@ def bound_text(at_ms: int, rows: ReportRows) -> str:
     return at.replace(tzinfo=None).isoformat(timespec="hours" if rows.every_ms % HOUR_MS == 0 else "minutes")
 
 
-def commands(rows: ReportRows, waive: str | None) -> tuple[Command, ...]:
-    """Return the commands that replay the whole range and show it. With `waive`, a waiver and the publication, too."""
+def commands(rows: ReportRows, waive: str | None = None, *, is_held: bool = False) -> tuple[Command, ...]:
+    """Return the commands that replay the whole range and show it, and that publish what is not published.
+
+    With `waive`, that command comes before. `is_held`: it waives a slice that stops a publication.
+    """
     if not rows.slices:
         return (Command(line=_line(rows, "plan"), purpose="Shows which slices would be replayed, and why."),)
     start, end = bound_text(rows.slices[0].start_ms, rows), bound_text(rows.slices[-1].end_ms, rows)
@@ -44,7 +49,7 @@ def commands(rows: ReportRows, waive: str | None) -> tuple[Command, ...]:
     made = [
         Command(
             line=_line(rows, "run", "--from", start, "--to", end),
-            purpose=f"Replays [{start}, {end}) again; {last} is the last slice. Equal input gives equal run ids.",
+            purpose=f"Replays what is missing or stale in [{start}, {end}); {last} is the last slice.",
         ),
         Command(
             line=_line(rows, "plan", "--from", start, "--to", end),
@@ -56,15 +61,12 @@ def commands(rows: ReportRows, waive: str | None) -> tuple[Command, ...]:
         ),
     ]
     if waive is not None:
-        made += [
-            Command(
-                line=waive,
-                purpose="Waives a failed run. The ledger stores who did it and why.",
-            ),
-            Command(
-                line=_line(rows, "publish"), purpose="After the waiver, publishes all slices of the request at once."
-            ),
-        ]
+        made.append(Command(line=waive, purpose="Waives a failed run. The ledger stores who did it and why."))
+    after = "After the waiver, publishes" if is_held else "Publishes"
+    made += [
+        Command(line=_of_request(rows, "publish", request), purpose=f"{after} all slices of the request at once.")
+        for request in _waiting(rows)[:MAX_PUBLISHED]
+    ]
     return tuple(made)
 
 
@@ -83,9 +85,26 @@ def diff_line(rows: ReportRows, request_id: str) -> str:
     return _line(rows, "diff", "--request", request_id)
 
 
-def rerun_line(rows: ReportRows, start_ms: int, end_ms: int) -> str:
-    """Return the command that replays one slice."""
-    return _line(rows, "run", "--from", bound_text(start_ms, rows), "--to", bound_text(end_ms, rows))
+def rerun_line(rows: ReportRows, slice_: Slice, run: "StagedRun | None") -> str:
+    """Return the command that replays one slice. The open request of its run is continued: no other may replay it."""
+    for request in reversed(rows.requests):
+        is_of_run = run is not None and request.runs.get(slice_.slice_id) == run.result.run_id
+        if is_of_run and request.is_open and request.from_ms is not None:
+            return _of_request(rows, "run", request)
+    return _line(rows, "run", "--from", bound_text(slice_.start_ms, rows), "--to", bound_text(slice_.end_ms, rows))
+
+
+def _waiting(rows: ReportRows) -> "list[Request]":
+    """Return the open requests, newest first, that have runs which readers do not see. A candidate is no part of it."""
+    return [
+        request
+        for request in reversed(rows.requests)
+        if request.is_open and not request.is_candidate and set(request.runs.values()) - set(rows.published.values())
+    ]
+
+
+def _of_request(rows: ReportRows, verb: str, request: "Request") -> str:
+    return _line(rows, verb, "--request", request.request_id[:SHOWN_DIGITS])
 
 
 def _line(rows: ReportRows, verb: str, *rest: str) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TypeVar
 
 from markupsafe import Markup, escape
@@ -12,6 +13,8 @@ from jobs.review.report.model import SliceLine, Status, at_a_glance, total
 from jobs.runs import VERDICTS, Counts, Verdict, by_fate
 
 MAX_BARS = 240
+_CHARACTER = 6.5
+"""The width of a character of a label at most, in pixels."""
 MAX_POINTS = 160
 MAX_MARKS = 600
 _T = TypeVar("_T")
@@ -57,7 +60,10 @@ def overview(lines: Sequence[SliceLine], *, width: int = 1080, height: int = 170
             f'<rect class="s-{status.value}" x="{_n(x)}" y="{plot + 4}" width="{_n(bar)}" height="8" rx="1.5"/></g>'
         )
         if _is_labelled(index, groups):
-            body.append(f'<text class="tick" x="{_n(x)}" y="{height - 12}">{escape(group[0].slice_id)}</text>')
+            label = group[0].slice_id
+            is_wide = x + _CHARACTER * len(label) > width
+            place, at = ("tick end", x + bar) if is_wide else ("tick", x)
+            body.append(f'<text class="{place}" x="{_n(at)}" y="{height - 12}">{escape(label)}</text>')
     many = f", {len(lines) // len(groups)} or more slices per bar" if len(groups) < len(lines) else ""
     return _svg("".join(body), size=(width, height), label=f"records read per slice by fate{many}", kind="overview")
 
@@ -230,9 +236,10 @@ def _spark_label(trend: CheckTrend, values: Sequence[float]) -> str:
 
 
 def _grouped(items: Sequence[_T], most: int) -> list[Sequence[_T]]:
-    """Return at most `most` consecutive groups of equal length (the last one may be shorter)."""
-    length = max(1, -(-len(items) // most))
-    return [items[start : start + length] for start in range(0, len(items), length)]
+    """Return at most `most` consecutive groups whose lengths differ by one at most, so that their sums compare."""
+    groups = min(len(items), most)
+    bounds = [number * len(items) // groups for number in range(groups + 1)] if groups else [0]
+    return [items[start:end] for start, end in pairwise(bounds)]
 
 
 def _svg(body: str, *, size: tuple[float, float], label: str, kind: str) -> Markup:

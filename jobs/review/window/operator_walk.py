@@ -83,7 +83,7 @@ class OperatorWalk:
         own = np.flatnonzero(self._in_window(batch, clocks, problems))
         changes = self._process(batch, own, problems=problems, times=watermarks if not self.is_clock else clocks)
         told = batch.take(pa.array(own))
-        for place, row in zip(own.tolist(), told.to_pylist(), strict=True):
+        for place, row in zip(own.tolist(), rows_of(told), strict=True):
             met_ms = int(watermarks[place])
             fate, reason = self._fate(int(problems[place]), row["rank"])
             yield WindowRecord(

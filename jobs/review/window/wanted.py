@@ -16,6 +16,7 @@ from jobs.pipeline.slices import show_instant
 from jobs.plain_text import shortened
 from jobs.replay.stages.scan import feed_form
 from windowlib.columnar.arrow import arrow_type
+from windowlib.columnar.python_values import arrow_value, python_values
 from windowlib.errors import RequestError
 from windowlib.records.column_types import Node
 
@@ -35,7 +36,7 @@ class Key:
     @property
     def texts(self) -> dict[str, str]:
         """Column -> its value as text."""
-        return {name: str(value.as_py()) for name, value in self.values.items()}
+        return {name: str(value) for name, value in self.plain().items()}
 
     @property
     def words(self) -> str:
@@ -44,13 +45,13 @@ class Key:
 
     def plain(self) -> dict[str, Any]:
         """Return column -> its value as a plain Python value."""
-        return {name: value.as_py() for name, value in self.values.items()}
+        return {name: python_values(pa.repeat(value, 1))[0] for name, value in self.values.items()}
 
     def rows(self, columns: Mapping[str, pa.Array], count: int) -> pa.Array:
         """Return which of `count` rows have this key. `columns` has the key columns."""
         has_key = pa.repeat(pa.scalar(True), count)  # noqa: FBT003 - Arrow's argument
         for name, value in self.values.items():
-            own, wanted = feed_form(columns[name]), feed_form(pa.array([value.as_py()], value.type))[0]
+            own, wanted = feed_form(columns[name]), feed_form(pa.repeat(value, 1))[0]
             has_key = pc.and_(has_key, pc.fill_null(pc.equal(own, wanted), False))  # noqa: FBT003
         return has_key
 
@@ -123,13 +124,12 @@ def key_of_texts(pipeline: Pipeline, texts: Sequence[str], columns: Mapping[str,
 def _typed(name: str, text: str, node: Node) -> "pa.Scalar[Any]":
     kind = arrow_type(node)
     try:
-        value: pa.Scalar[Any] = pa.array([text]).cast(kind)[0]
+        return arrow_value(text, kind)
     except pa.ArrowException as error:
         raise RequestError(
             f"the key column {name} is of type {node}, and {shortened(text)!r} cannot be read as one; give a value as "
             f"`hindcast show` prints it"
         ) from error
-    return value
 
 
 def fixed_end(windows: WindowsGrammar, start_ms: int) -> int | None:

@@ -124,6 +124,14 @@ def test_init_never_overwrites_without_force(shell: Shell) -> None:
     assert "is the same pipeline" in shell.err
 
 
+def test_init_writes_no_file_whose_tables_would_be_in_the_log(shell: Shell) -> None:
+    tables.tracked(shell.root / "clicks")
+    assert shell("init", "clicks", "--yes", "--name", "clicks") == 1
+    assert "error    refused" in shell.out
+    assert "the pipeline clicks writes its tables below" in shell.out
+    assert not (shell.root / "pipelines" / "clicks.yaml").exists()
+
+
 @pytest.mark.parametrize("name", ["../up", "Big", "", "a" * 64, "event_logs", "a/b", "x\x1b[2J"])
 def test_init_refuses_a_name_that_is_no_name_of_a_pipeline(shell: Shell, name: str) -> None:
     tables.tracked(shell.root / "clicks")
@@ -223,4 +231,6 @@ def test_a_table_of_a_pipeline_is_no_log_but_what_it_has_published(shell: Shell)
     assert "is a table of the pipeline sales" in shell.err
     tables.by_date(shell.root / "mine" / "ledger")
     tables.by_date(shell.root / "mine" / "clicks")
-    assert shell("doctor", "mine/clicks") == 0, "a table of the user beside one that is called ledger"
+    tables.by_date(shell.root / "mine" / "watermarks")
+    for name in ("clicks", "ledger", "watermarks"):
+        assert shell("doctor", f"mine/{name}") == 0, "a table of the user that is called ledger, or beside it"

@@ -94,7 +94,7 @@ def test_what_follows_is_replayed_and_nothing_else(shell: Shell) -> None:
     assert shell("follow", "hours") == 1
     assert "has published nothing" in shell.err or "no slice" in shell.err
     assert shell("follow", "hours", "--dry-run") == 0
-    assert "pairs: pipeline days has published no slice" in shell.out
+    assert "pairs: pipeline days has published nothing" in shell.out
     first, last = str(FIRST), str(FIRST + timedelta(days=DAYS))
     assert shell("run", "hours", "--from", first, "--to", str(FIRST + timedelta(days=3))) == 0, shell.err
     assert shell("follow", "hours") == 0, shell.err

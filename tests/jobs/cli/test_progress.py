@@ -9,9 +9,11 @@ from jobs.cli import status
 from jobs.lake.lake import Lake
 from jobs.planning.request_context import RequestContext, open_request_context
 from jobs.review.pages.request_page import plan_of, request_page
+from jobs.review.report.model import Status
+from jobs.runs import SHOWN_DIGITS
 from jobs.wall_clock import now_ms
 from tests.jobs.cli.conftest import Shell
-from tests.support.fake_replay import PIPELINE, sales
+from tests.support.fake_replay import PIPELINE, append_day, sales
 
 RANGE = ("--from", "2024-01-01", "--to", "2024-01-05")
 
@@ -88,3 +90,23 @@ def test_a_watch_ends_with_the_status_when_nothing_is_worked_on(shell: Shell) ->
     shell("run", "sales", *RANGE)
     assert shell("status", "sales", "--watch") == 0
     assert shell.out.startswith("sales: readers see 4 slices")
+
+
+def test_a_slice_that_a_request_leaves_as_it_is_counts_as_done_and_keeps_its_status(shell: Shell) -> None:
+    """After it, `status` tells the command that publishes, and not that the slices are published."""
+    shell("run", "sales", *RANGE)
+    append_day(shell.root, "2024-01-04", {"z": 9})
+    shell("run", "sales", *RANGE, "--no-publish")
+    work = context(shell)
+    view = work.ledger.view()
+    (request,) = view.open_requests()
+    page = request_page(work, view, request, planned=None)
+    assert [*request.runs] == ["2024-01-04"]
+    assert [(line.status, line.effect.split(";")[0]) for line in page.lines[2:]] == [
+        (Status.PASS, "readers see this run"),
+        (Status.STAGED, f"replaces run {view.published['2024-01-04'][:12]} with other rows"),
+    ]
+    assert (page.progress.done, page.progress.total, page.progress.records) == (4, 4, 9)
+    (state,) = status._state(work)["requests"]
+    name = request.request_id[:SHOWN_DIGITS]
+    assert state["publication"] == f"ready: hindcast publish sales --request {name} publishes 1 slice"

@@ -170,6 +170,7 @@ CLOCKED = (
     + "aggregates: {n: {count: {}}}\n"
 )
 TIMEOUT = CLOCKED + "windows: {tumbling: {size: 1h}, leftovers: report, trigger: {timeout: {after: 1m, trigger: %s}}}\n"
+EVICTING = CLOCKED + "windows: {tumbling: {size: 1h}, evictor: {%s}}\n"
 DOCUMENTS = ATLAS % "{$project: {out: %s}}"
 
 
@@ -184,6 +185,8 @@ DOCUMENTS = ATLAS % "{$project: {out: %s}}"
         ("TIMEOUTS_VERSION", TIMEOUT % "{purging: {count: 5}}", False),
         ("COMBINERS_VERSION", CLOCKED + "windows: {tumbling: {size: 1h}, timestamp_combiner: latest}\n", True),
         ("COMBINERS_VERSION", CLOCKED + "windows: {tumbling: {size: 1h}}\n", False),
+        ("EVICTORS_VERSION", EVICTING % "delta: {column: amount, threshold: 10}", True),
+        ("EVICTORS_VERSION", EVICTING % "count: {keep: 2}", False),
         ("CONTINUOUS_VERSION", CLOCKED + "windows: {global: {}, trigger: {continuous: {every: 5m}}}\n", True),
         (
             "CONTINUOUS_VERSION",
@@ -195,14 +198,16 @@ DOCUMENTS = ATLAS % "{$project: {out: %s}}"
         ("DOCUMENTS_VERSION", DOCUMENTS % "[{$strLenCP: {$toLower: $v}}]", True),
         ("DOCUMENTS_VERSION", DOCUMENTS % "{$dateToString: {date: $at}}", False),
         ("DOCUMENTS_VERSION", DOCUMENTS % "{$literal: {$filter: 1}}", False),
-        ("DOCUMENTS_VERSION", DOCUMENTS % "{$add: [$at, 0.5]}", True),
-        ("DOCUMENTS_VERSION", ATLAS % "{$match: {a: {$elemMatch: {$gt: 1}}}}", True),
-        ("DOCUMENTS_VERSION", ATLAS % "{$unwind: $a.b}", True),
-        ("DOCUMENTS_VERSION", ATLAS % "{$unwind: {path: $a.b}}", True),
-        ("DOCUMENTS_VERSION", ATLAS % "{$unset: [b, a.b]}", True),
-        ("DOCUMENTS_VERSION", ATLAS % "{$set: {a.b: 1}}", True),
-        ("DOCUMENTS_VERSION", ATLAS % "{$project: {a: {b: 1}}}", True),
-        ("DOCUMENTS_VERSION", ATLAS % "{$project: {a: $b.c, d: {$max: [$b.c, 1.5]}}}, {$unwind: $a}", False),
+        ("OPERATORS_VERSION", DOCUMENTS % "{$add: [$at, 0.5]}", True),
+        ("OPERATORS_VERSION", ATLAS % "{$match: {a: {$elemMatch: {$gt: 1}}}}", True),
+        ("OPERATORS_VERSION", ATLAS % "{$unwind: $a.b}", True),
+        ("OPERATORS_VERSION", ATLAS % "{$unwind: {path: $a.b}}", True),
+        ("OPERATORS_VERSION", ATLAS % "{$unwind: {path: $a, includeArrayIndex: b.c}}", True),
+        ("OPERATORS_VERSION", DOCUMENTS % "[{$strLenCP: {$toLower: $v}}]", False),
+        ("OPERATORS_VERSION", ATLAS % "{$unset: [b, a.b]}", True),
+        ("OPERATORS_VERSION", ATLAS % "{$set: {a.b: 1}}", True),
+        ("OPERATORS_VERSION", ATLAS % "{$project: {a: {b: 1}}}", True),
+        ("OPERATORS_VERSION", ATLAS % "{$project: {a: $b.c, d: {$max: [$b.c, 1.5]}}}, {$unwind: $a}", False),
         ("DOCUMENTS_VERSION", CLOCKED + "windows: {tumbling: {size: 1h}}\n", False),
     ],
 )
@@ -212,3 +217,13 @@ def test_a_version_of_rules_counts_only_where_they_apply(
     before = spec_fingerprint(parse_pipeline(text, source="p.yaml"))
     monkeypatch.setattr(fingerprints, version, getattr(fingerprints, version) + 1)
     assert (spec_fingerprint(parse_pipeline(text, source="p.yaml")) != before) == counts
+
+
+def test_the_document_of_a_pipeline_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes ten times as long as the rest, and commands ask for the fingerprint of one pipeline again and again."""
+    pipeline = parse_pipeline(CLOCKED + "windows: {tumbling: {size: 1h}}\n", source="p.yaml")
+    first = spec_fingerprint(pipeline)
+    monkeypatch.setattr(fingerprints, "pipeline_document", None)
+    assert spec_fingerprint(pipeline) == first
+    with pytest.raises(TypeError):
+        spec_fingerprint(pipeline.model_copy())

@@ -13,11 +13,10 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from jobs.ledger.chain import GENESIS, event_hash
-from jobs.ledger.events import EventKind, LedgerEvent
+from jobs.ledger.events import EventKind, LedgerEvent, ledger_schema
 from jobs.ledger.head import Head, read_head, write_head
 from jobs.ledger.history import REMEMBERED
 from jobs.ledger.ledger import Ledger, LedgerLimits
-from jobs.ledger.table import ledger_schema
 from tests.jobs.ledger.test_history import request
 from windowlib.errors import LedgerError
 

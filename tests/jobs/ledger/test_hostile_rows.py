@@ -6,10 +6,9 @@ from random import Random
 from typing import Any
 
 from jobs.ledger.chain import GENESIS, linked
-from jobs.ledger.events import EventKind, LedgerEvent, judged_event
+from jobs.ledger.events import EventKind, LedgerEvent, event_rows, judged_event
 from jobs.ledger.history import EventHistory
 from jobs.ledger.snapshot import read_snapshot, write_snapshot
-from jobs.ledger.table import event_rows
 from jobs.reading.published import published_runs
 from tests.jobs.ledger.test_ledger_view import a_result, about, requested, staged
 from tests.support.fuzzing import seeds

@@ -16,12 +16,12 @@ from deltalake import DeltaTable, write_deltalake
 
 from jobs.lake.durable_commits import added_paths
 from jobs.ledger.chain import event_hash
-from jobs.ledger.events import EventKind, LedgerEvent
+from jobs.ledger.events import EventKind, LedgerEvent, ledger_schema
 from jobs.ledger.head import Head
 from jobs.ledger.history import REMEMBERED
 from jobs.ledger.ledger import Ledger, LedgerLimits
 from jobs.ledger.projection import Projection, project
-from jobs.ledger.table import LedgerTable, ledger_schema
+from jobs.ledger.table import LedgerTable
 from jobs.ledger.view import LedgerView
 from tests.jobs.ledger.test_history import request
 from tests.support.fuzzing import seeds

@@ -20,9 +20,10 @@ from jobs.ledger.events import (
 from jobs.ledger.leases import Lease
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.looks import Look, SeenInput, changes_details, looked_event
-from jobs.ledger.projection import project
+from jobs.ledger.projection import Projection, project
 from jobs.ledger.provenance import decision_details
 from jobs.ledger.removals import Why, removed_event
+from jobs.ledger.run_projection import RunBrief, RunsProjection
 from jobs.ledger.view import LedgerView, RequestState
 from jobs.reading.published import published_runs
 from jobs.reading.stored_rows import run_attempt
@@ -126,6 +127,34 @@ def test_a_run_without_attempts_is_an_error_that_tells_what_to_do() -> None:
     found = view(requested(), *staged(a_result(1)), about(EventKind.CONDEMNED, a_result(1)))
     with pytest.raises(LedgerError, match=r"its attempts were condemned, or none was staged\. Replay its slice"):
         found.run("run1")
+
+
+def test_a_look_up_of_one_run_reads_no_other_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    results = [a_result(number) for number in range(3)]
+    now = view(requested(), *(event for result in results for event in staged(result)))
+    made: list[str] = []
+    real = RunsProjection.brief
+
+    def brief(runs: RunsProjection, run_id: str) -> RunBrief:
+        made.append(run_id)
+        return real(runs, run_id)
+
+    monkeypatch.setattr(RunsProjection, "brief", brief)
+    assert now.run(results[1].run_id).result.slice == results[1].slice
+    assert {*made} == {results[1].run_id}
+
+
+def test_views_share_their_slices_until_there_is_another_one() -> None:
+    state = Projection()
+    for event in (requested(), *staged(a_result(2))):
+        state.add(event)
+    first = state.view(1)
+    state.add(requested("r2"))
+    assert state.view(2).slices is first.slices
+    for event in staged(a_result(1)):
+        state.add(event)
+    assert [*state.view(3).slices.values()] == [a_slice(1), a_slice(2)]
+    assert [*first.slices.values()] == [a_slice(2)]
 
 
 @pytest.mark.parametrize("digest", ["d", "other"])

@@ -101,6 +101,10 @@ def test_the_schedule_begins_no_new_ledger_where_its_lake_is_not_mounted(dag: Da
     end = at("2024-01-03T06:00")
     with pytest.raises(StoreError, match=r"no ledger of sales, but this DAG has published .* is the lake mounted"):
         dag.plan("replay", airflow=airflow, run_type="scheduled", interval_end=end)
+    with pytest.raises(StoreError, match="is the lake mounted"):
+        dag.plan(
+            "replay", airflow=airflow, run_type="backfill", interval_start=at("2024-01-01T06:00"), interval_end=end
+        )
     order = dag.plan("replay", airflow=airflow)
     assert isinstance(order, Order)
     dag.replay(order)

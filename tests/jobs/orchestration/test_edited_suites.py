@@ -10,10 +10,14 @@ import pytest
 from expectations.loader import SUITES_VARIABLE
 from jobs.engine.fingerprints import checks_fingerprint
 from jobs.lake.lake import Lake
+from jobs.ledger.provenance import DagRunOrigin
 from jobs.ledger.view import RequestKind
 from jobs.orchestration import scheduling
 from jobs.orchestration.backfill_checks import checked_form
 from jobs.orchestration.backfill_plan import backfill_plan
+from jobs.orchestration.decision_actions import Action
+from jobs.orchestration.decision_fields import ChosenSlice, Decision as Taken
+from jobs.orchestration.decisions import Decider, check, decide
 from jobs.orchestration.gating import gate
 from jobs.orchestration.interval_backfill import plan_backfill_interval
 from jobs.orchestration.requests import run_request
@@ -22,14 +26,13 @@ from jobs.orchestration.scheduling import Decision, Replay, Skip
 from jobs.planning.request_context import Asked, RequestContext, open_request_context
 from jobs.planning.suite_fingerprint import with_checks
 from jobs.planning.suites import load_checks
-from jobs.publishing.decisions import rollback
+from jobs.publishing.decisions import cancel, rollback
 from jobs.publishing.optimistic_check import By
 from jobs.publishing.publishing import publish
-from jobs.publishing.waivers import SliceWaiver, waive_all
-from jobs.review.pages.decision_forms import decision_forms
 from jobs.review.pages.request_page import plan_of
 from jobs.runs import RunResult
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales, spark_task
+from tests.support.waiving import waive_newest
 from windowlib.errors import RequestError
 
 DAYS: Final = ("2024-01-01", "2024-01-02", "2024-01-03")
@@ -43,19 +46,22 @@ class Dags:
     def __init__(self, root: Path) -> None:
         self.pipeline, self.lake, self.suite = sales(TEXT), Lake(root=str(root)), root / "suites" / "sales.json"
         self.suite.parent.mkdir()
-        self.replayer = FakeReplayer(change=self._judged)
+        self.replayer, self.most = FakeReplayer(change=self._judged), 0
         for day in DAYS:
             append_day(root, day, {"a": 50})
 
     def _judged(self, result: RunResult) -> RunResult:
         suites = load_checks(self.pipeline)
         document = None if suites is None else suites.document
-        return replace(result, extras={"checks_fingerprint": checks_fingerprint(self.pipeline, document)})
+        checks = tuple(replace(check, arguments=json.dumps({"max_value": self.most})) for check in result.checks)
+        extras = {"checks_fingerprint": checks_fingerprint(self.pipeline, document)}
+        return replace(result, checks=checks, extras=extras)
 
     def limit(self, most: int) -> None:
         check = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "total", "max_value": most}}
         document = {"window_outputs": {"name": "sales", "expectations": [check | {"severity": "critical"}]}}
         self.suite.write_text(json.dumps(document))
+        self.most = most
 
     def work(self) -> RequestContext:
         return open_request_context(self.pipeline, self.lake, now_ms=lambda: NOW_MS)
@@ -170,60 +176,18 @@ def test_what_another_suite_has_checked_is_not_published(dags: Dags) -> None:
     refused = publish(dags.work(), who="ann")
     assert not refused.is_published
     assert refused.why == (
-        "suite expectations/sales.json has changed since 2024-01-01, 2024-01-02 were checked. Readers see nothing that "
-        f"it has not checked: run the request again (`hindcast run sales --request {request_id}`)"
+        "suite expectations/sales.json has changed since 2024-01-01, 2024-01-02 were checked, or it is another file "
+        "than that which checked them. Readers see nothing that it has not checked: "
+        f"run the request again (`hindcast run sales --request {request_id}`), or clear its replay "
+        "task"
     )
-    with pytest.raises(RequestError, match=r"has changed since 2024-01-01, .*; clear the replay task$"):
+    with pytest.raises(RequestError, match=r"has changed since 2024-01-01, .*, or clear its replay task$"):
         gate(dags.pipeline, dags.lake, opened=staged.opened, now_ms=NOW_MS)
     task = scheduling.publish_task(dags.pipeline, dags.lake, opened=staged.opened, who="a test", now_ms=NOW_MS)
     assert not task.is_published
     dags.limit(100)
     assert gate(dags.pipeline, dags.lake, opened=staged.opened, now_ms=NOW_MS).is_passed
     assert publish(dags.work(), who="ann").is_published, "the suite is the one that has checked them again"
-
-
-def test_the_pages_waive_a_published_run_that_a_stricter_suite_lets_fail(dags: Dags) -> None:
-    first = dags.by_hand("1")
-    assert isinstance(first, Replay)
-    dags.replayed(first)
-    dags.limit(40)
-    dags.replayed(dags.by_hand("2"))
-    work, request_id = dags.work(), first.opened.request_id
-    failed = work.ledger.view().published[DAYS[1]]
-    view = work.ledger.view()
-    on_request = decision_forms(work, view, request_id=request_id).request
-    for forms in (on_request, decision_forms(work, view, run_id=failed).request):
-        assert forms is not None
-        assert (forms.request_id, forms.is_published, forms.can_waive) == (request_id, True, True)
-        assert failed in [held.run_id for held in forms.held]
-    held_slices = on_request.held if on_request is not None else ()
-    waivers = [SliceWaiver(slice_id=held.slice_id, run_id=held.run_id, reason="seen") for held in held_slices]
-    assert waive_all(work, waivers, by=By(who="ann", decision_id="w", seen=work.ledger.view()), request_id=request_id)
-    assert decision_forms(work, work.ledger.view(), run_id=failed).request is None
-    assert work.ledger.view().run(failed).is_publishable
-
-
-def test_a_shared_request_of_another_suite_names_the_tasks_to_clear(dags: Dags) -> None:
-    shared = dags.interval()
-    assert isinstance(shared, Replay)
-    dags.replayed(shared, publish=False)
-    dags.limit(90)
-    refused = publish(dags.work(), who="ann")
-    assert refused.why.endswith("clear the replay tasks of the DAG runs that have these slices")
-    assert refused.stopped_by == tuple(shared.slices), "another DAG run of the backfill waits for them"
-    with pytest.raises(RequestError, match=r": clear the replay tasks of the DAG runs that have these slices$"):
-        gate(dags.pipeline, dags.lake, opened=shared.opened, now_ms=NOW_MS)
-    assert dags.replayed(dags.interval()) == [*DAYS[:2]]
-
-
-def test_a_rolled_back_request_of_another_suite_is_replayed_by_its_range(dags: Dags) -> None:
-    decision = dags.by_hand("1")
-    assert isinstance(decision, Replay)
-    dags.replayed(decision)
-    rollback(dags.work(), dags.work().ledger.view().publications[-1].seq, reason="a test", who="ann")
-    dags.limit(80)
-    again = "replay the range (`hindcast run sales --from 2024-01-01 --to 2024-01-03`)"
-    assert again in publish(dags.work(), who="ann", request_id=decision.opened.request_id).why
 
 
 def test_a_staged_request_of_another_spec_keeps_its_own_suite(dags: Dags) -> None:
@@ -239,11 +203,97 @@ def test_a_staged_request_of_another_spec_keeps_its_own_suite(dags: Dags) -> Non
     assert publish(work, who="ann").is_published
 
 
+def test_a_file_with_another_cut_is_another_spec_whose_suite_is_not_that_of_a_staged_request(dags: Dags) -> None:
+    """The request keeps its cut when it is published. Its suite is that of its own spec, as in a rerun and the gate."""
+    dags.replayed(dags.by_hand("1"), publish=False)
+    dags.suite.with_name("other.json").write_text(dags.suite.read_text().replace("100", "90"))
+    text = TEXT.replace("slice: {by: day}", "slice: {by: day, timezone: Europe/Berlin}")
+    dags.pipeline = sales(text.replace("sales.json", "other.json"))
+    assert text != TEXT
+    assert publish(dags.work(), who="ann").is_published
+
+
 def test_a_candidate_that_another_suite_has_checked_is_not_promoted(dags: Dags) -> None:
     asked = Asked(from_ms=day_ms(DAYS[0]), to_ms=day_ms(DAYS[2]), who="a test", reason="", kind=RequestKind.CANDIDATE)
     staged = run_request(with_checks(dags.work()), asked, dags.replayer)
     dags.limit(40)
-    again = "run the candidate again (`hindcast run sales … --as-candidate`)"
-    assert again in publish(dags.work(), who="ann", request_id=staged.request_id).why
+    assert "run the request again" in publish(dags.work(), who="ann", request_id=staged.request_id).why
     assert run_request(with_checks(dags.work()), asked, dags.replayer).replayed == 2
     assert publish(dags.work(), who="ann", request_id=staged.request_id).why.startswith("held by 2024-01-01")
+
+
+def backfilled(dags: Dags, day: int) -> Replay:
+    """Play the plan and the replay of a DAG run of Airflow's own backfill."""
+    interval = day_ms(DAYS[day]), day_ms(DAYS[day + 1])
+    origin = DagRunOrigin(dag_id="replay_sales", run_id=f"run {day}", slice_ids=(DAYS[day],))
+    decision = plan_backfill_interval(
+        dags.pipeline, dags.lake, interval_ms=interval, now_ms=NOW_MS, who="b", lease_id=f"l{day}", origin=origin
+    )
+    assert isinstance(decision, Replay)
+    spark_task(dags.work(), decision, dags.replayer)
+    return decision
+
+
+def test_a_slice_of_another_suite_lets_the_other_dag_runs_of_a_backfill_wait_and_is_not_waived(dags: Dags) -> None:
+    """A waiver would not help: the suite in force has not checked the slice. The text names the DAG run to clear."""
+    dags.limit(40)
+    first = backfilled(dags, 0)
+    assert not gate(dags.pipeline, dags.lake, opened=first.opened, now_ms=NOW_MS, slices=[DAYS[0]]).is_passed
+    dags.limit(60)
+    second = backfilled(dags, 1)
+    staged = scheduling.publish_task(
+        dags.pipeline, dags.lake, opened=second.opened, who="b", now_ms=NOW_MS, slices=[DAYS[1]]
+    )
+    assert staged.waits_for == DAYS[0]
+    view = dags.work().ledger.view()
+    request = view.requests[first.opened.request_id]
+    chosen = ChosenSlice(slice_id=DAYS[0], run_id=request.runs[DAYS[0]], reason="a holiday")
+    decision = Taken(
+        action=Action.WAIVE_AND_PUBLISH, request_id=request.request_id, slices=[chosen], ledger_version=view.version
+    )
+    why = r"nothing is waived: suite .* has changed since 2024-01-01 was .*: clear the replay task of DAG run run 0$"
+    with pytest.raises(RequestError, match=why):
+        check(dags.work(), view, decision, who="ann", seen=view)
+    file = dags.suite.with_name("sales.yaml")
+    file.write_text(TEXT)
+    with pytest.raises(RequestError, match="nothing is waived"):
+        decide(str(file), decision, Decider(who="ann", decision_id="1"), lake=dags.lake.root)
+    assert dags.work().ledger.view().run(chosen.run_id).waiver is None
+
+
+def test_a_rolled_back_request_that_another_suite_has_checked_names_the_range_to_replay(dags: Dags) -> None:
+    staged = dags.by_hand("1")
+    assert isinstance(staged, Replay)
+    dags.replayed(staged)
+    [publication] = dags.work().ledger.view().publications
+    rollback(dags.work(), publication.seq, reason="a test", who="ann")
+    dags.limit(90)
+    refused = publish(dags.work(), who="ann", request_id=staged.opened.request_id)
+    assert refused.why.endswith("replay its range (`hindcast run sales --from 2024-01-01 --to 2024-01-03`)")
+
+
+def test_an_ended_waiver_does_not_come_back_for_checks_that_failed_since(dags: Dags) -> None:
+    """It ended with a cancelled request. A suite that was edited since has failed the run for another reason."""
+    dags.limit(40)
+    failed = dags.by_hand("1")
+    dags.replayed(failed, publish=False)
+    for day in DAYS[:2]:
+        waive_newest(dags.work(), day, reason="real", who="ann")
+    assert publish(dags.work(), who="ann").is_published
+    seen = dags.work().ledger.view().published[DAYS[0]]
+    original, dags.pipeline = dags.pipeline, sales(TEXT.replace("size: 1d", "size: 2d"))
+    dags.replayed(dags.by_hand("2"), publish=False)
+    for day in DAYS[:2]:
+        waive_newest(dags.work(), day, reason="real", who="ann")
+    assert publish(dags.work(), who="ann").is_published
+    dags.pipeline = original
+    for lease, limit in (("3", 40), ("4", 30)):
+        dags.limit(limit)
+        again = dags.by_hand(lease)
+        assert isinstance(again, Replay)
+        dags.replayed(again, publish=False)
+        cancel(dags.work(), again.opened.request_id, reason="no", by=By(who="bob", decision_id=lease))
+    rollback(dags.work(), dags.work().ledger.view().publications[-1].seq, reason="bad", who="ann")
+    view = dags.work().ledger.view()
+    assert view.published[DAYS[0]] == seen
+    assert view.run(seen).waiver is None

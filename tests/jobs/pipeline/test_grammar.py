@@ -111,6 +111,13 @@ def test_the_change_of_an_output_is_limited_exactly_if_it_has_numbers() -> None:
     assert refused >= {"string", "array", "timestamp"}
 
 
+@pytest.mark.parametrize("kind", ["long", "integer", "short", "byte"])
+def test_the_change_of_an_output_is_limited_however_its_type_is_spelled(kind: str) -> None:
+    limits = {"publish": {"settled": {"after": "7d", "change_at_most": {"columns": {"n": 0}}}}}
+    changes = {"aggregates": None, "process": {"function": "tests.support.functions:longest", "output": {"n": kind}}}
+    validate_against_schema(pipeline(**changes | limits), COLUMNS)
+
+
 @pytest.mark.parametrize(
     "limits", [{"share": 0.01}, {"columns": {"delay": 0.05}}, {"share": 0, "columns": {"delay": 0}}]
 )

@@ -413,6 +413,23 @@ def test_slices_without_a_column_that_the_reader_names_are_refused(lake: Path) -
     assert run(lake, downstream("  where: n > 0\n", name="other"), 0, DAYS).is_published, "it does not name the column"
 
 
+def test_a_run_without_rows_lets_no_slice_pass_that_lacks_a_column_and_stops_none(lake: Path) -> None:
+    """Windows of 30 hours: the first run has fired none. It is a part of every later slice, with the old spec."""
+    windows, last = "tumbling: {size: 30h}", DAYS - 2
+    run(lake, upstream(Random(5), windows), 0, last)
+    run_range(None, lake, upstream(Random(5), windows, total="sum_of_v"), days(last, DAYS), sizes=SIZES, is_fresh=True)
+    view = context_in(lake, upstream(Random(5), windows)).ledger.view()
+    empty = [not view.run(run_id).result.counts.panes for run_id in view.published.values()]
+    assert empty[0]
+    names = downstream("  where: sum_of_v > 0\n")
+    with pytest.raises(RequestError, match=r"has no column sum_of_v \(it has all, k"):
+        run(lake, names, 0, DAYS)
+    reasons = UpstreamPlace(lake=Lake(root=str(lake)), pipeline=names).open().missing([*view.slices.values()])
+    assert "1970-01-05" not in reasons, "it has no record"
+    assert "1970-01-06" in reasons
+    assert "1970-01-09" not in reasons, "all its records are of the new spec"
+
+
 def test_an_upstream_that_does_not_fit_is_refused(lake: Path) -> None:
     run(lake, upstream(Random(5), "count: {size: 3}"), 0, DAYS)
     with pytest.raises(LogError, match=r"no windows that end by the time of its records.*Write panes: all"):

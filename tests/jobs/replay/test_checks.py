@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -12,7 +13,8 @@ from jobs.ledger.view import RequestKind
 from jobs.pipeline.files import load_file
 from jobs.planning.request_context import Asked, context_of, open_request, open_request_context
 from jobs.planning.suites import load_checks
-from jobs.replay.checks import prepare_checks
+from jobs.replay.checks import check_types
+from jobs.replay.replayer import _preparing
 from tests.support.fake_replay import PIPELINE
 from windowlib.errors import SpecError
 
@@ -43,6 +45,17 @@ def test_a_request_of_the_former_spec_finds_the_suites_beside_the_edited_file(tm
 def test_a_suite_is_prepared_only_if_its_checks_fit_the_types_of_their_columns() -> None:
     check = Check(index=0, type="expect_column_values_to_not_be_in_set", kwargs={"column": "total", "value_set": ["1"]})
     suites = SuiteFile(path=Path("s"), suites={RUN: Suite(name="s", table=RUN, checks=(check,))}, content="")
-    prepare_checks(suites, {RUN: pa.schema({"total": pa.string()})}, confirm="none")
+    check_types(suites, {RUN: pa.schema({"total": pa.string()})})
     with pytest.raises(SpecError, match="column total is int64, and no value of it is equal to '1'"):
-        prepare_checks(suites, {RUN: pa.schema({"total": pa.int64()})}, confirm="none")
+        check_types(suites, {RUN: pa.schema({"total": pa.int64()})})
+
+
+def test_checks_that_do_not_fit_their_columns_are_refused_before_anything_is_computed() -> None:
+    check = Check(
+        index=0, type="expect_column_values_to_not_be_in_set", kwargs={"column": "records_read", "value_set": ["1"]}
+    )
+    suites = SuiteFile(path=Path("s"), suites={RUN: Suite(name="s", table=RUN, checks=(check,))}, content="")
+    order, tables = SimpleNamespace(pipeline=SimpleNamespace(quality=None)), SimpleNamespace(stored=())
+    preparing = _preparing(SimpleNamespace(order=order, tables=tables, suites=suites))  # type: ignore[arg-type]
+    with pytest.raises(SpecError, match="no value of it is equal to '1'"):
+        preparing.__enter__()

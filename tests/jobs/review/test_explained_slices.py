@@ -3,6 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
+from deltalake import DeltaTable
+
 from jobs.lake.lake import Lake
 from jobs.planning.published_spec import on_published_spec
 from jobs.planning.request_context import IfOpen, RequestContext, open_request_context
@@ -124,6 +126,29 @@ def test_records_with_one_id_are_all_explained(tmp_path: Path) -> None:
     assert (len(many.others), many.left_out) == (9, 2)
     assert many.lines[0] == "12 records have the id 9; 10 of them are explained."
     assert many.to_json()["left_out"] == 2
+
+
+def test_a_record_that_came_after_the_run_of_its_slice_is_told_as_not_read(tmp_path: Path) -> None:
+    """Also if its file was merged with those of the run since. If their version is gone, the fate is told as unsure."""
+    place = Place(tmp_path)
+    place.put(Put(0, 1), Put(0, 5, 5))
+    work = work_of(place, more='  where: "v < 9"\n')
+    run(work, 0, 1)
+    place.put(Put(0, 3), Put(0, 4, 10))
+    table = DeltaTable(place.root / "log")
+    for _ in range(2):
+        new, filtered = told(work, "2"), told(work, "3")
+        assert [(each.fate, each.is_published) for each in (new, filtered)] == [("not read", False)] * 2
+        assert "the run that readers see has not read it" in new.sentence
+        assert "`hindcast status late` tells what becomes of the slice" in new.sentence
+        old = told(work, "0")
+        assert (old.fate, "has changed since its run" in old.sentence) == ("assigned", False)
+        table.optimize.compact()
+    table.update_incremental()
+    table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    for record_id in ("0", "2"):
+        unsure = told(work, record_id)
+        assert (unsure.fate, "the version of the log that the run read is gone" in unsure.sentence) == ("unknown", True)
 
 
 def test_a_late_record_is_explained_although_the_log_is_gone(tmp_path: Path) -> None:

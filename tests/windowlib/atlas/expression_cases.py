@@ -479,6 +479,7 @@ FAULTS: list[tuple[Any, str]] = [
 ]
 
 REFUSALS: list[tuple[Any, str]] = [
+    ({"$sortArray": {"input": "$a", "sortBy": {"$literal": -1}}}, r"sortBy: found .*literal.*; allowed is 1, -1"),
     ({"$nope": 1}, r"stage\.\$nope: there is no expression operator \$nope; docs/reference/atlas.md"),
     ({"$ADD": [1]}, r"for example \$add"),
     ({"$function": {}}, "a replay cannot repeat"),

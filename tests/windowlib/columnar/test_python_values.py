@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime
 import pyarrow as pa
 import pytest
 
-from windowlib.columnar.python_values import python_rows, python_values
+from windowlib.columnar.python_values import arrow_value, python_rows, python_values
 
 US = pa.timestamp("us", tz="UTC")
 FAR = pa.array([253_402_318_799_000_000, None, 0], pa.int64()).cast(US)
@@ -30,6 +30,15 @@ TEXTS = ["10000-01-01T04:59:59Z", None, datetime(1970, 1, 1, tzinfo=UTC)]
 )  # fmt: skip
 def test_a_time_that_python_does_not_have_is_a_text(column: pa.Array, values: list[object]) -> None:
     assert python_values(column) == values
+
+
+@pytest.mark.parametrize("kind", [US, pa.timestamp("us"), pa.timestamp("s"), pa.date32()])
+def test_each_value_is_a_scalar_again(kind: pa.DataType) -> None:
+    instants = pa.array([253_402_318_799_000_000, -62_135_600_008_000_000, 0, None], pa.int64())
+    column = instants.cast(US).cast(kind, safe=False)
+    assert [arrow_value(value, kind) for value in python_values(column)] == [*column]
+    with pytest.raises(pa.ArrowInvalid):
+        arrow_value("10000-13-01", kind)
 
 
 def test_rows_have_the_same_values() -> None:

@@ -149,6 +149,8 @@ def _sort_array(operand: Json, place: Place, compile_: Compile) -> Expression:
     fields = place.fields(operand, required=("input", "sortBy"))
     array, by = compile_(fields["input"], place.at("input")), fields["sortBy"]
     has_paths = isinstance(by, Mapping) and not is_typed(by)
+    if has_paths and any(path.startswith("$") for path in by):
+        raise place.at("sortBy").refused(by, "1, -1, or the names of fields, each with 1 or -1")
     orders = [
         (_field_key(path) if has_paths else sort_key, compile_(direction, place.at("sortBy")))
         for path, direction in (by if has_paths else {"": by}).items()

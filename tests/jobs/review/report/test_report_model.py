@@ -121,9 +121,7 @@ def test_a_held_slice_shows_the_finding_the_demand_and_the_command() -> None:
     assert (newest.slice_id, newest.until) == ("2013-02-09", "2013-02-10")
     assert (failure.demand, failure.found) == ("invalid_share at most 25 %", "78.2 %")
     assert failure.description.startswith("Share of cancelled flights: a cancelled flight has no departure time")
-    assert shlex.split(newest.rerun) == shlex.split(
-        "hindcast run flights --from 2013-02-09 --to 2013-02-10 --lake /var/lake"
-    )
+    assert shlex.split(newest.rerun) == shlex.split("hindcast run flights --request 5f2c9ab07c1e --lake /var/lake")
 
 
 def a_result() -> RunResult:
@@ -243,7 +241,7 @@ def test_observations_of_another_version_are_accepted(observed: str | None) -> N
     rows = blizzard()
     runs = {name: with_result(run, checks=(odd,), verdict=Verdict.FAIL) for name, run in rows.runs.items()}
     model = build_model(replace(rows, runs=runs))
-    assert len(model.held) == 14
+    assert len((*model.held, *model.failed)) == 14
 
 
 def test_the_sums_of_many_slices_include_every_record() -> None:
@@ -299,6 +297,44 @@ def test_commands_are_quoted_for_any_name_of_a_lake() -> None:
             assert words[words.index("--run") + 1] == rows.runs[held.slice_id].result.run_id[:SHOWN_DIGITS]
         assert words[0] == "hindcast"
         assert words[words.index("--lake") + 1] == rows.lake
+
+
+def lines_of(rows: ReportRows, verb: str) -> list[str]:
+    return [command.line for command in build_model(rows).commands if command.line.startswith(f"hindcast {verb} ")]
+
+
+def test_the_commands_publish_the_open_request_and_replay_its_slices_in_it() -> None:
+    """A request of another range is refused while the request of the fortnight is open."""
+    rows = blizzard()
+    of_open = f"--request {rows.requests[1].request_id[:SHOWN_DIGITS]} --lake /var/lake"
+    assert {held.rerun for held in held_slices(rows)} == {f"hindcast run flights {of_open}"}
+    assert lines_of(rows, "publish") == [f"hindcast publish flights {of_open}"]
+    waiver = waiver_of("ines", "real", rows.as_of_ms or 0)
+    waived = replace(rows, runs={name: replace(run, waiver=waiver) for name, run in rows.runs.items()})
+    assert (lines_of(waived, "waive"), lines_of(waived, "publish")) == ([], [f"hindcast publish flights {of_open}"])
+    published = blizzard(waived=True)
+    assert lines_of(published, "publish") == []
+    [rerun, *_] = [held.rerun for held in held_slices(published)]
+    assert rerun == "hindcast run flights --from 2013-02-09 --to 2013-02-10 --lake /var/lake"
+
+
+def test_published_slices_that_fail_are_not_called_held() -> None:
+    rows = blizzard(waived=True)
+    model = build_model(replace(rows, runs={name: replace(run, waiver=None) for name, run in rows.runs.items()}))
+    assert model.headline.endswith("published in spite of a failed check or an error")
+    assert {card.slice_id for card in model.failed if card.verdict is Verdict.FAIL} >= {"2013-02-08", "2013-02-09"}
+    assert all(card.is_published for card in model.failed)
+    assert not any(card.is_published for card in model.held)
+    assert any("stay published" in sentence for sentence in model.sentences)
+    assert any(sentence.startswith("A held slice") for sentence in model.sentences) == any(
+        card.verdict is Verdict.FAIL for card in model.held
+    )
+
+
+def test_a_hold_after_a_rollback_is_told() -> None:
+    model = build_model(replace(blizzard(waived=True), hold="held: ines rolled back publication 31 (wrong log)"))
+    assert (model.headline, model.is_healthy) == ("The schedule is held after a rollback", False)
+    assert "Held: ines rolled back publication 31 (wrong log)." in model.sentences
 
 
 def test_late_records_are_counted_by_class() -> None:

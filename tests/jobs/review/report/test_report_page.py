@@ -1,5 +1,6 @@
 """The page is self-contained, escaped, small, fast, and readable without colours."""
 
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -7,7 +8,7 @@ from typing_extensions import override
 
 from jobs.review.report.model import build_model
 from jobs.review.report.page import render
-from tests.support.report_rows import blizzard, hostile, many_days
+from tests.support.report_rows import blizzard, hostile, many_days, with_result
 from tests.support.timing import growth
 
 MARKER = "pwned"
@@ -159,6 +160,17 @@ def test_drawings_have_labels_and_statuses_have_symbols() -> None:
     assert all(image.get("role") == "img" and image.get("aria-label") for image in page.images)
     assert '<html lang="en">' in text
     assert text.count("✕") >= 4  # calendar, cards, table, legend
+
+
+def test_the_table_of_slices_has_a_column_for_each_fate_so_that_rows_add_up() -> None:
+    rows = many_days(500)
+    run = rows.runs[rows.slices[-1].slice_id]
+    counts = replace(run.result.counts, read=run.result.counts.read + 7_654_321, duplicate=7_654_321)
+    some = replace(rows, runs={**rows.runs, rows.slices[-1].slice_id: with_result(run, counts=counts)})
+    assert 'class="num">duplicate</th>' not in render(build_model(rows))
+    page = render(build_model(some))
+    assert page.count('class="num">duplicate</th>') == 2, "in the list, and in the sums of older slices"
+    assert page.count('<td class="num">7,654,321</td>') == 1
 
 
 def test_the_same_rows_give_the_same_page() -> None:
