@@ -63,9 +63,9 @@ def border_change(lake: Lake, view: LedgerView, request_id: str, *, specs: Seque
 def _lost(lake: Lake, view: LedgerView, first: StagedRun, *, windows: Sequence[WindowsGrammar], pipeline: str) -> int:
     """Return how many windows with unfired records the former chain has open, of which the new one has fired some."""
     start_ms = first.result.slice.start_ms
-    chain = [view.published_chain_run(slice_id) for slice_id in view.published]
-    before = next((run for run in chain if run is not None and run.result.slice.end_ms == start_ms), None)
-    if before is None or before.checkpoint_removal is not None:
+    last = next((slice_id for slice_id in view.published if view.slices[slice_id].end_ms == start_ms), "")
+    before = view.published_chain_run(last)
+    if before is None or before.checkpoint_removal is not None or not before.checkpoint.attempts:
         return 0
     parts = read_checkpoint(
         lambda name: lake.table(pipeline, name), before.checkpoint.attempts, WINDOW_STATE, columns=_OF_STATE
@@ -73,9 +73,10 @@ def _lost(lake: Lake, view: LedgerView, first: StagedRun, *, windows: Sequence[W
     rows = live_rows(parts)
     if not rows.num_rows or "window_end_ms" not in rows.column_names:
         return 0
-    waits = pc.and_(pc.invert(rows["is_orphan"]), pc.greater(rows["edge_count"], rows["fired_count"]))
-    last_ms = pc.less_equal(_fires_at(rows, windows), _watermark_ms(view, first))
-    return int(rows.filter(pc.and_(waits, last_ms)).num_rows)
+    is_orphan = rows["is_orphan"].fill_null(False)  # noqa: FBT003 - the value that replaces a null
+    waits = pc.and_not(pc.greater(rows["edge_count"], rows["fired_count"]), is_orphan)
+    has_fired = pc.less_equal(_fires_at(rows, windows), _watermark_ms(view, first))
+    return int(rows.filter(pc.and_(waits, has_fired)).num_rows)
 
 
 def _fires_at(rows: pa.Table, windows: Sequence[WindowsGrammar]) -> pa.ChunkedArray:
