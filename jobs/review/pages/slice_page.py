@@ -218,7 +218,7 @@ def check_lines(view: LedgerView, run: StagedRun | None) -> tuple[CheckLine, ...
 
 
 _TITLES = {
-    WINDOW_OUTPUTS: "windows",
+    WINDOW_OUTPUTS: "outputs of windows",
     LATE_RECORDS: "late records",
     UNASSIGNED_RECORDS: "unassigned records",
     INVALID_RECORDS: "invalid records",

@@ -2,13 +2,16 @@
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date, timedelta
 from pathlib import Path
 from random import Random
 
+import pyarrow.compute as pc
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from jobs.cli.inspect import cell
 from jobs.replay import replayer
@@ -178,6 +181,24 @@ def test_a_repair_is_shown_made_and_gone(published: Shell) -> None:
     assert "no published slice of the range has a late record" in published.out
     for what in ("--run", "--propose"):
         assert published.json("repair", "sales", what) == published.json("repair", "sales")
+
+
+def test_a_run_that_ends_a_repair_tells_it_and_its_plan_warns(shell: Shell) -> None:
+    log = shell.root / "event_logs" / "sales"
+    rows = DeltaTable(str(log)).to_pyarrow_table()
+    shutil.rmtree(log)
+    write_deltalake(str(log), rows, partition_by=["day"])  # without row tracking, so that it takes appends
+    write(shell, "0s", **{"{by: day}": "{by: day}\n  order: appended"})
+    assert shell("run", "sales", "--from", day(0), "--to", day(3)) == 0, shell.err
+    assert shell("repair", "sales", "--run") == 0, shell.err
+    one = ("sales", "--from", day(2), "--to", day(3))
+    warning = f"readers see a repair of {day(2)}."
+    assert warning not in " ".join(shell.json("plan", *one)["warnings"])
+    own = rows.filter(pc.equal(rows["day"].cast("string"), day(2)))
+    write_deltalake(str(log), own.slice(0, 1), mode="append")
+    assert warning in " ".join(shell.json("plan", *one)["warnings"])
+    assert shell("run", *one) == 0, shell.err
+    assert f"; the repair of {day(1)} ends, and `hindcast repair` lists" in flat(shell.out), "not in the range"
 
 
 def test_an_adoption_that_takes_windows_from_readers_waits_for_a_person(shell: Shell) -> None:
