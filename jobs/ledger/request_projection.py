@@ -42,9 +42,8 @@ class RequestProjection:
 
     def change(self, **changes: object) -> None:
         """Change fields of the request."""
-        if any(getattr(self.request, name) != value for name, value in changes.items()):
-            self.request = replace(self.request, **changes)  # type: ignore[arg-type]
-            self.frozen = None
+        self.request = replace(self.request, **changes)  # type: ignore[arg-type]
+        self.frozen = None
 
     def propose_again(self, request: Request) -> None:
         """Take the range, the reason, the spec and the changed slices of a newer proposal."""

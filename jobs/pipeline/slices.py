@@ -24,8 +24,9 @@ _DAY_MS = UNIT_MS["d"]
 _FIRST_DAY, _LAST_DAY = (day.toordinal() - _EPOCH.toordinal() for day in (date.min, date.max))
 
 _KNOWN_MIDNIGHTS = 20_000
-_KNOWN_OFFSETS = 1_000
 """So many instants of midnight are kept: 4 µs each to compute, and planning needs those of a range several times."""
+_KNOWN_OFFSETS = 1_000
+"""So many offsets of zones from UTC are kept."""
 
 MAX_SLICES = 200_000
 LATE_DAYS: Final = 90
