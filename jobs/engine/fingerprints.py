@@ -111,7 +111,7 @@ def spec_fingerprint(pipeline: Pipeline) -> str:
     """
     versions = (
         SEMANTICS_VERSION, STATE_VERSION, CLOCK_VERSION, TIMEOUTS_VERSION, COMBINERS_VERSION, CONTINUOUS_VERSION,
-        DOCUMENTS_VERSION, RETRACTIONS_VERSION,
+        DOCUMENTS_VERSION, OPERATORS_VERSION, EVICTORS_VERSION, RETRACTIONS_VERSION,
     )  # fmt: skip
     kept = _kept_fingerprint(pipeline, versions)
     if kept is not None:
