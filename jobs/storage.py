@@ -174,15 +174,18 @@ def storage_settings() -> StorageSettings:
     Raises:
         RequestError: as for `StorageSettings.read`.
     """
-    forbid_metadata_service()
+    prepare_environment()
     return StorageSettings.read(os.environ)
 
 
-def forbid_metadata_service() -> None:
-    """Let no client ask the network's metadata service for credentials, here and in processes that are started here.
+def prepare_environment() -> None:
+    """Remove empty AWS_* variables, and let no client ask the network's metadata service for credentials.
 
-    On a machine with credentials there, the operator allows it with AWS_EC2_METADATA_DISABLED=false.
+    Clients in Rust take empty variables as keys. Processes that are started here inherit both. On a machine with
+    credentials at the service, the operator allows it with AWS_EC2_METADATA_DISABLED=false.
     """
+    for name in [name for name, value in os.environ.items() if name.startswith("AWS_") and not value]:
+        del os.environ[name]
     os.environ.setdefault("AWS_EC2_METADATA_DISABLED", "true")
 
 

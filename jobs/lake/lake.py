@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 from jobs.pipeline.models.log import CREDENTIALS
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.plain_text import escaped, shortened, without_credentials
-from jobs.storage import canonical_uri, file_system, forbid_metadata_service, is_remote, is_s3
+from jobs.storage import canonical_uri, file_system, is_remote, is_s3, prepare_environment
 from windowlib.errors import RequestError, SpecError
 
 SCHEMES = ("s3", "s3a", "gs", "az", "abfs", "abfss", "hdfs")
@@ -61,7 +61,7 @@ def checked_place(text: str, what: str) -> str:
     place = canonical_uri(text).rstrip("/")
     if is_s3(place):
         _check_object_uri(place, problem)
-        forbid_metadata_service()
+        prepare_environment()
     return place
 
 

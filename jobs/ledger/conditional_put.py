@@ -8,17 +8,34 @@ bucket, or behind another endpoint, the digest is another one.
 
 import hashlib
 import json
+import os
+from collections.abc import Mapping
+from configparser import ConfigParser, Error as ConfigParserError
 from contextlib import suppress
-from typing import Final
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 from uuid import uuid4
 
 from jobs.lake.damage import one_line
-from jobs.storage import delta_options, make_directory, names_in, remove_directory, write_bytes
+from jobs.storage import (
+    delta_options,
+    is_s3,
+    make_directory,
+    names_in,
+    remove_directory,
+    storage_settings,
+    write_bytes,
+)
 from windowlib.errors import LedgerError
+
+if TYPE_CHECKING:
+    from obstore.store import RetryConfig
 
 DIRECTORY: Final = "_proof"
 _OBJECT: Final = "once"
+_KEYS: Final = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
 _STORES: Final = ("s3", "gs", "az", "abfs", "abfss")
 """The schemes of stores with puts. A rename of HDFS never replaces a file."""
 
@@ -78,5 +95,28 @@ def _put(place: str) -> None:
 
     options = delta_options(place) or {}
     config = {name: value for name, value in options.items() if name.startswith("aws_")}
+    if is_s3(place) and "aws_access_key_id" not in config:
+        config |= _profile_keys(os.environ)
+    retry: RetryConfig = {"retry_timeout": timedelta(milliseconds=storage_settings().retry_ms)}
     client = {"allow_http": options.get("allow_http") == "true"}
-    obstore.put(from_url(place, config=config, client_options=client), _OBJECT, b"1", mode="create")  # type: ignore[call-overload]
+    store = from_url(place, config=config, client_options=client, retry_config=retry)  # type: ignore[call-overload]
+    obstore.put(store, _OBJECT, b"1", mode="create")
+
+
+def _profile_keys(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the keys in the profile of AWS that the environment names; empty without keys. Obstore reads no profile.
+
+    The file of credentials comes before the one of settings, as in all clients of AWS.
+    """
+    profile = environ.get("AWS_PROFILE", "default")
+    files = {
+        environ.get("AWS_CONFIG_FILE", "~/.aws/config"): profile if profile == "default" else f"profile {profile}",
+        environ.get("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials"): profile,
+    }
+    keys = dict[str, str]()
+    for file, section in files.items():
+        parser = ConfigParser(interpolation=None, strict=False)
+        with suppress(OSError, ConfigParserError, UnicodeDecodeError):  # the other clients tell what is wrong
+            parser.read_string(Path(file).expanduser().read_text("utf-8"))
+        keys |= {name: parser.get(section, name, fallback=keys.get(name, "")) for name in _KEYS}
+    return {name: value for name, value in keys.items() if value}

@@ -37,12 +37,16 @@ def with_reach(pipeline: Pipeline, planned: Plan) -> Plan:
 
     Raises:
         LogError: the log is damaged.
+        SpecError: the pipeline does not fit the log, or its parts do not fit together, so that `run` refuses it.
     """
     log, basis = planned.known.opened, planned.basis
-    if log is None or basis is None or all(step.is_certain for step in planned.steps):
+    if log is None or not planned.stale:
+        return planned
+    engine = log_engine(pipeline, log)
+    if basis is None or all(step.is_certain for step in planned.steps):
         return planned
     try:
-        rules = time_rules(log_engine(pipeline, log))
+        rules = time_rules(engine)
     except SpecError:
         return planned  # nothing bounds how long a record matters
     if rules.bound_ms is None or rules.reach.is_on_clock:

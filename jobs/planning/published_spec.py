@@ -1,7 +1,7 @@
 """The spec of the published chain: the schedule uses it until a person adopts the pipeline file.
 
 The ledger stores the pipeline of each request, and not the code of its functions. After an edit of a function, or an
-upgrade of Hindcast that computes other rows, the spec is lost: nothing may be computed in its name.
+upgrade of Hindcast that computes other rows or refuses the spec, it is lost: nothing may be computed in its name.
 """
 
 from dataclasses import replace
@@ -11,9 +11,11 @@ from jobs.ledger.view import LedgerView, Request
 from jobs.pipeline.models.log import SliceGrammar
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning.chains import CODE_CHANGED
+from jobs.planning.event_times import log_engine
 from jobs.planning.request_context import RequestContext, stored_pipeline
 from jobs.planning.spec_changes import in_one_sentence, spec_changes
-from windowlib.errors import RequestError, SpecError
+from jobs.reading.log_places import log_place
+from windowlib.errors import LogError, RequestError, SpecError
 
 
 def fingerprint_now(stored: Pipeline) -> str | None:
@@ -32,12 +34,26 @@ def is_lost(work: RequestContext, request: Request) -> bool:
 def why_lost(work: RequestContext, view: LedgerView) -> str:
     """Return why the context of `on_published_spec` cannot compute the published chain any more; empty if it can."""
     head = view.head
-    if head is None or fingerprint_now(work.pipeline) == head.result.spec_fingerprint:
+    why = "" if head is None else _why_lost(work, head.result.spec_fingerprint)
+    if head is None or not why:
         return ""
     return (
         f"the published chain of pipeline {work.pipeline.name} is spec {head.result.spec_fingerprint[:12]}, and "
-        f"{CODE_CHANGED}. Restore that version, or go on with the pipeline file: `hindcast adopt {work.pipeline.name}`"
+        f"{why}. Restore that version, or go on with the pipeline file: `hindcast adopt {work.pipeline.name}`"
     )
+
+
+def _why_lost(work: RequestContext, spec: str) -> str:
+    """Return why the pipeline of a context cannot be computed as a spec any more; empty if it can."""
+    if fingerprint_now(work.pipeline) != spec:
+        return CODE_CHANGED
+    try:
+        log_engine(work.pipeline, log_place(work.lake, work.pipeline).open())
+    except SpecError as error:
+        return f"this version of Hindcast, or the log, does not accept that spec any more ({error})"
+    except LogError:
+        return ""  # the reader of the log tells it
+    return ""
 
 
 def refuse_lost(work: RequestContext, view: LedgerView) -> None:
@@ -74,8 +90,8 @@ def on_published_spec(work: RequestContext, view: LedgerView | None = None) -> t
         return work, ()
     stored = stored_pipeline(work.pipeline, request)
     changes = in_one_sentence(spec_changes(stored, work.pipeline))
-    is_computable = fingerprint_now(stored) == head.result.spec_fingerprint
-    told = f"{'which is used' if is_computable else 'and ' + CODE_CHANGED} ({changes})"
+    why = _why_lost(replace(work, pipeline=stored), head.result.spec_fingerprint)
+    told = f"{f'and {why}' if why else 'which is used'} ({changes})"
     warning = (
         f"{work.pipeline.source} is spec {spec[:12]}, but the published chain is spec "
         f"{head.result.spec_fingerprint[:12]}, {told}. The chain goes on with the file after "

@@ -27,7 +27,7 @@ from windowlib.columnar.executor import StateColumns
 from windowlib.columnar.operator_executor import OperatorExecutor
 from windowlib.columnar.plan import BucketPlan
 from windowlib.columnar.restored import RestoredState
-from windowlib.errors import CheckpointError
+from windowlib.errors import CheckpointError, RequestError, SpecError
 from windowlib.watermarks.timeline import SourceRow
 
 Reading: TypeAlias = Callable[[ChunkLog], Tasks]
@@ -75,7 +75,17 @@ class SliceReplay:
         Raises:
             LogError: the log cannot be read, as in a replay.
             CheckpointError: the checkpoint before the slice is damaged.
+            RequestError: this version of Hindcast refuses the spec of the run.
         """
+        try:
+            return self._tell(run, add)
+        except SpecError as error:
+            raise RequestError(
+                f"the windows of slice {run.result.slice.slice_id} cannot be computed again, because this version of "
+                f"Hindcast refuses the spec of its run: {error}"
+            ) from error
+
+    def _tell(self, run: StagedRun, add: Callable[[WindowRecord], None]) -> bool:
         chain, slice_ = self.chain, run.result.slice
         pipeline = chain.spec(run)
         if (why := chain.why_other_spec(run)) is not None:

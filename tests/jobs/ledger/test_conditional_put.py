@@ -1,9 +1,11 @@
 """The proof that an object store refuses a second put of one name."""
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
@@ -99,6 +101,32 @@ def test_a_store_that_forbids_puts_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     with store(monkeypatch, honours=True) as server, pytest.raises(LedgerError, match="cannot be written"):
         prove_conditional_put("s3://bucket/lake/p/ledger")
     assert server.puts == 0
+
+
+def test_the_keys_of_a_profile_sign_the_puts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Deltalake and Arrow read profiles, obstore does not: it would ask the metadata service of the machine."""
+    settings, keys = tmp_path / "config", tmp_path / "credentials"
+    settings.write_text("[profile lake]\naws_access_key_id = OTHER\naws_secret_access_key = other\n")
+    keys.write_text(
+        "[default]\naws_access_key_id = DEFAULT\n[lake]\naws_access_key_id = LAKE\naws_secret_access_key = own\n"
+    )
+    signed = set[str]()
+    put = Requests.do_PUT
+
+    def signed_put(self: Requests) -> None:
+        signed.add(self.headers["Authorization"].partition("Credential=")[2].partition("/")[0])
+        put(self)
+
+    monkeypatch.setattr(Requests, "do_PUT", signed_put)
+    with store(monkeypatch, honours=True):
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            monkeypatch.setenv(name, "")  # docker compose sets each variable that its file names
+        monkeypatch.setenv("AWS_CONFIG_FILE", str(settings))
+        monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(keys))
+        monkeypatch.setenv("AWS_PROFILE", "lake")
+        prove_conditional_put("s3://bucket/lake/p/ledger")
+    assert signed == {"LAKE"}
+    assert "AWS_ACCESS_KEY_ID" not in os.environ, "clients in Rust take an empty key as a key"
 
 
 def test_a_disk_needs_no_proof() -> None:

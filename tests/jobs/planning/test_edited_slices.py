@@ -18,9 +18,11 @@ from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView
 from jobs.orchestration.requests import run_request
 from jobs.pipeline.models.log import SliceGrammar
-from jobs.pipeline.slices import parse_bound
-from jobs.planning.published_spec import on_published_spec
+from jobs.pipeline.slices import check_range, parse_bound
+from jobs.planning.change_reach import with_reach
+from jobs.planning.published_spec import on_published_spec, refuse_lost
 from jobs.planning.request_context import Asked, RequestContext, open_request_context
+from jobs.planning.steps import Ask
 from jobs.publishing.decisions import rollback
 from jobs.review.explain import explain
 from jobs.review.pages.record_search import search_records
@@ -28,7 +30,7 @@ from jobs.review.report.collect import collect_view
 from jobs.review.report.model import build_model
 from jobs.review.report.slice_calendar import months, strips
 from tests.support.fake_replay import PIPELINE, FakeReplayer, day_ms, sales
-from windowlib.errors import RequestError
+from windowlib.errors import RequestError, SpecError
 
 HOUR_MS = 3_600_000
 DAYS = [f"2024-01-{day:02d}" for day in range(1, 7)]
@@ -71,6 +73,28 @@ def test_the_first_slice_of_the_file_counts_before_another_edit_is_adopted(
     assert spec_fingerprint(used.pipeline) == spec_fingerprint(work.pipeline)
     assert used.pipeline.log.slice.first == first
     assert used.pipeline.log.slice.last == (first and "2024-01-05")
+
+
+def test_a_published_spec_that_this_version_refuses_is_lost(root: Path) -> None:
+    """Earlier versions accepted a trigger that can lose records. Only the compiler refuses it, not the grammar."""
+    refused = (
+        text_of("by: ts").replace("{size: 1d}", "{size: 1d}, trigger: {after_watermark: {}}") + "semantics: beam\n"
+    )
+    work = replace(work_of(root, "by: ts"), pipeline=sales(refused))
+    asked = Asked(from_ms=day_ms(DAYS[0]), to_ms=day_ms(DAYS[1]), who="ann", reason="a test")
+    assert run_request(work, asked, FakeReplayer()).is_published
+    view, later = (
+        work.ledger.view(),
+        check_range(work.pipeline, day_ms(DAYS[1]), day_ms(DAYS[2]), now_ms=day_ms("2024-01-09")),
+    )
+    with pytest.raises(SpecError, match="leftovers: report"):
+        with_reach(work.pipeline, work.plan(view, Ask(slices=later)))
+    mended = refused.replace("after_watermark: {}}", "after_watermark: {}}, leftovers: report")
+    used, [warning] = on_published_spec(replace(work, pipeline=sales(mended)))
+    assert "which is used" not in warning
+    assert "does not accept that spec any more (request " in warning
+    with pytest.raises(RequestError, match=r"can lose records.* `hindcast adopt sales`"):
+        refuse_lost(used, view)
 
 
 def text_of(cut: str) -> str:
