@@ -31,7 +31,7 @@ from jobs.review import links
 from jobs.review.metrics import gauges
 from jobs.review.pages.record_page import SearchLimits, find, search_scope
 from jobs.review.pages.window_page import WindowAsk, window_page
-from jobs.runs import RunResult
+from jobs.runs import RunResult, Verdict
 from tests.jobs.airflow_ui.conftest import NOW_MS, Clients, Place
 from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, day_ms, sales
 from tests.support.fuzzing import seeds
@@ -168,6 +168,19 @@ def test_the_slice_that_the_schedule_waits_for_is_marked_on_every_page(clients: 
         text = PIPELINE.replace("slice: {by: day}", f"slice: {{by: day, last: {last}}}")
         (place.pipelines / "sales.yaml").write_text(text, encoding="utf-8")
         assert client.get(f"{links.PREFIX}/held.json").json()["waits"] == waits, "the last slice is awaited, too"
+
+
+def test_a_request_tells_warned_and_empty_slices_before_their_publication(clients: Clients, place: Place) -> None:
+    def change(result: RunResult) -> RunResult:
+        is_first = result.slice.slice_id == "2024-01-01"
+        counts = replace(result.counts, read=0) if is_first else result.counts
+        return replace(result, counts=counts, verdict=Verdict.WARN if is_first else result.verdict)
+
+    replay(place, "2024-01-01", "2024-01-04", FakeReplayer(change=change))
+    (request,) = place.work.ledger.view().open_requests()
+    text = clients("viewer").get(links.request_page("sales", request.request_id)).text
+    assert "2 not published (1 of them warned, 1 of them empty)" in text
+    assert text.count("not published, warned, empty") == 1
 
 
 def test_the_page_of_a_slice_tells_that_its_records_have_changed(clients: Clients, place: Place) -> None:
