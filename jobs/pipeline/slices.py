@@ -193,6 +193,15 @@ def parse_bound(pipeline: Pipeline, text: str) -> int:
     return _instant_ms(slice_grid(pipeline), text)
 
 
+def read_in_zone(pipeline: Pipeline, text: str) -> str:
+    """Return how `parse_bound` reads a time without an offset in another zone than UTC; empty for any other time."""
+    grid = slice_grid(pipeline)
+    at_ms = _instant_ms(grid, text)
+    if at_ms == _instant_ms(replace(grid, zone=ZoneInfo("UTC")), text):
+        return ""
+    return f"{text} in {grid.zone} is {show_instant(at_ms)}. For a time in UTC, as `show` prints it, add Z"
+
+
 def slice_of_id(pipeline: Pipeline, slice_id: str, *, known: Mapping[str, Slice] | None = None) -> Slice:
     """Return the slice with an id such as `2013-02-08`. Any other text of the same start is accepted, too.
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 from expectations.formatting import duration, instant, percent
 from jobs.ledger.view import StagedRun
 from jobs.plain_text import counted
-from jobs.review.report.checks import CheckTrend, Held, held_slices, trends
+from jobs.review.report.checks import CheckTrend, Held, counted_facts, held_slices, trends, unseen_facts
 from jobs.review.report.commands import Command, bound_text, commands
 from jobs.review.report.rows import LATE_EDGES_MS, ReportRows
 from jobs.runs import Counts, Slice, Verdict, optional_fates
@@ -115,8 +115,8 @@ class SliceLine:
         if self.run is None:
             return f"{self.slice_id}: {self.status.label}"
         seen = "published" if self.is_published else "readers see an older run" if self.is_replaced else "not published"
-        states = [self.status.label] if self.status is Status.STAGED else [self.status.label, seen]
-        return f"{self.slice_id}: {', '.join(states)}; {at_a_glance(self.run.result.counts)}"
+        states = unseen_facts(self.run) if self.status is Status.STAGED else [seen]
+        return f"{self.slice_id}: {', '.join((self.status.label, *states))}; {at_a_glance(self.run.result.counts)}"
 
     @property
     def about(self) -> str:
@@ -169,6 +169,11 @@ class ReportModel:
     checks: tuple[CheckTrend, ...]
     late: LateSummary | None
     commands: tuple[Command, ...]
+
+    @property
+    def staged_facts(self) -> str:
+        """How many of the slices that are not published are warned or empty."""
+        return counted_facts(unseen_facts(line.run) for line in self.lines if line.run and line.status is Status.STAGED)
 
     @property
     def optional_fates(self) -> tuple[str, ...]:
@@ -245,10 +250,12 @@ def _headline(rows: ReportRows, lines: Sequence[SliceLine], counted: Mapping[Sta
         why = "by an error" if broken == len(stopped) else "by a failed check"
         errors = f", {broken:,} of them by an error" if 0 < broken < len(stopped) else ""
         return f"{_slices(len(stopped))} held {why}{errors}", False
-    ready = sum(not line.is_published for line in lines if line.run)
+    ready = [line.run for line in lines if line.run and not line.is_published]
     if rows.hold or ready:
         held = "The schedule is held after a rollback"
-        return held if rows.hold else f"{_slices(ready)} ready, but not published", False
+        return held if rows.hold else ", ".join(
+            filter(None, (f"{_slices(len(ready))} ready, but not published", counted_facts(map(unseen_facts, ready))))
+        ), False
     if counted[Status.MISSING]:
         return f"Published, with {_slices(counted[Status.MISSING])} missing in between", False
     kinds = [f"{counted[kind]:,} of them {kind.label}" for kind in (Status.WAIVED, Status.EMPTY) if counted[kind]]

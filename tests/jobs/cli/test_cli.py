@@ -271,6 +271,15 @@ def test_an_unknown_column_is_refused_with_a_suggestion(shell: Shell) -> None:
     assert "did you mean 'amount'?" in shell.err
 
 
+def test_explain_tells_in_which_zone_it_reads_the_start_of_a_window(shell: Shell) -> None:
+    text = PIPELINE.replace("slice: {by: day}", "slice: {by: day, timezone: America/New_York}")
+    (shell.root / "pipelines" / "sales.yaml").write_text(text, encoding="utf-8")
+    shell("explain", "sales", "--window", "a", "2024-01-01 12:00")
+    assert "2024-01-01 12:00 in America/New_York is 2024-01-01 17:00:00 UTC." in shell.err
+    shell("explain", "sales", "--window", "a", "2024-01-01 12:00Z")
+    assert "America/New_York" not in shell.err
+
+
 def test_explain_prints_the_windows_of_an_assigned_record(shell: Shell) -> None:
     assert shell("explain", "sales", "2024-01-02/a/2") == 0
     assert "has not been replayed yet" in shell.out

@@ -107,6 +107,18 @@ def test_a_waived_slice_that_is_not_published_is_not_called_published() -> None:
     assert build_model(replace(rows, published=published)).headline == "7 slices ready, but not published"
 
 
+def test_warnings_and_empty_slices_are_told_before_they_are_published() -> None:
+    rows = blizzard(waived=True)
+    runs = {name: rows.runs[name] for name in ("2013-02-01", "2013-02-02", "2013-02-03")}
+    empty = replace(runs["2013-02-02"].result.counts, read=0)
+    runs["2013-02-01"] = with_result(runs["2013-02-01"], verdict=Verdict.WARN)
+    runs["2013-02-02"] = with_result(runs["2013-02-02"], verdict=Verdict.WARN, counts=empty)
+    model = build_model(replace(rows, runs=runs, published={}))
+    facts = "2 of them warned, 1 of them empty"
+    assert (model.headline, model.staged_facts) == (f"3 slices ready, but not published, {facts}", facts)
+    assert [line.tip for line in model.lines][1].startswith("2013-02-02: not published, warned, empty; ")
+
+
 def test_the_content_without_any_run() -> None:
     rows = replace(blizzard(), slices=(), runs={}, published={}, requests=(), publications=(), as_of_ms=None)
     model = build_model(rows)
