@@ -1,5 +1,6 @@
 """Rows of several slices in one Arrow table, and their conversion to pandas for Great Expectations."""
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from expectations.compiled.columns import DAY_BEGINS, doubles
+from expectations.exact_decimals import ExactDecimal
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,19 +43,27 @@ class ArrowSlices:
             yield self._slices[start : start + batch.num_rows], batch
             start += batch.num_rows
 
-    def frame(self, number: int, columns: Sequence[str]) -> "pd.DataFrame":
+    def frame(self, number: int, columns: Sequence[str], *, exact: bool = False) -> "pd.DataFrame":
         """Return the rows of one slice as a pandas DataFrame."""
-        return to_pandas(self._table.select(list(columns)).filter(pa.array(self._slices == number)))
+        return to_pandas(self._table.select(list(columns)).filter(pa.array(self._slices == number)), exact=exact)
 
 
-def to_pandas(rows: pa.Table) -> "pd.DataFrame":
+def to_pandas(rows: pa.Table, *, exact: bool = False) -> "pd.DataFrame":
     """Return an Arrow table as a DataFrame, with exact integers. Decimals are doubles, and dates the times they begin.
 
-    Otherwise pandas would turn integers with nulls into doubles, which lose digits. As objects, no decimal is equal to
-    the 1.1 of a suite, decimals have no mean if one of them is null, and dates cannot be compared with a bound.
+    Otherwise pandas would turn integers with nulls into doubles, which lose digits. As objects, decimals have no mean
+    if one of them is null, and dates cannot be compared with a bound.
+
+    Args:
+        rows: the table.
+        exact: whether decimals keep all digits, as objects. pandas needs more time and memory for them.
     """
     columns = [_comparable(rows.column(name)) for name in rows.column_names]
     frame = pa.Table.from_arrays(columns, names=rows.column_names).to_pandas(integer_object_nulls=True)
+    for name in rows.column_names if exact else ():
+        if pa.types.is_decimal(rows.column(name).type):
+            values = [math.nan if value is None else ExactDecimal(value) for value in rows.column(name).to_pylist()]
+            frame[name] = np.array(values, dtype=object)
     return frame.astype({name: object for name in rows.column_names if _may_wrap(rows.column(name))})
 
 

@@ -17,7 +17,8 @@ def json_safe(value: Any, *, depth: int = MAX_DEPTH) -> Any:  # noqa: ANN401 -- 
     """Return `value` as plain JSON data.
 
     A numpy scalar becomes a Python value, a time ISO text, bytes hexadecimal digits, NaN and infinities their names.
-    Texts are cut to 200 characters, lists and objects to 20 items, and nesting to 6 levels.
+    A decimal becomes a number if that has all of its digits, otherwise a text. Texts are cut to 200 characters, lists
+    and objects to 20 items, and nesting to 6 levels.
     """
     if value is None or isinstance(value, bool | int):
         return value
@@ -37,7 +38,9 @@ def _composed(value: Any, depth: int) -> Any:  # noqa: ANN401 -- as in json_safe
 
 
 def _other(value: Any, depth: int) -> Any:  # noqa: ANN401 -- as in json_safe
-    if isinstance(value, Decimal | timedelta):
+    if isinstance(value, Decimal):
+        return float(value) if Decimal(repr(float(value))) == value else str(value)
+    if isinstance(value, timedelta):
         return str(value)
     if isinstance(value, bytes | bytearray):
         return json_safe(bytes(value).hex())

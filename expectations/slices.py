@@ -18,6 +18,22 @@ if TYPE_CHECKING:
     from expectations.outcomes import Outcome
 
 
+_BETWEEN_VALUES = frozenset(
+    {
+        "expect_column_pair_values_a_to_be_greater_than_b",
+        "expect_column_pair_values_to_be_equal",
+        "expect_column_proportion_of_unique_values_to_be_between",
+        "expect_column_unique_value_count_to_be_between",
+        "expect_column_values_to_be_unique",
+        "expect_compound_columns_to_be_unique",
+        "expect_multicolumn_sum_to_equal",
+        "expect_multicolumn_values_to_be_equal",
+        "expect_select_column_values_to_be_unique_within_record",
+    }
+)
+"""Checks that compare or add the values of a row or a column, so all digits of a decimal matter."""
+
+
 class SlicedTable(Protocol):
     """A table with the rows of several slices."""
 
@@ -35,8 +51,8 @@ class SlicedTable(Protocol):
         """Return the slice number of each row and the columns, batch by batch; the same at every call."""
         ...
 
-    def frame(self, number: int, columns: Sequence[str]) -> "pd.DataFrame":
-        """Return the rows of one slice as a DataFrame, for Great Expectations."""
+    def frame(self, number: int, columns: Sequence[str], *, exact: bool = False) -> "pd.DataFrame":
+        """Return the rows of one slice as a DataFrame, for Great Expectations; `exact` as in `to_pandas`."""
         ...
 
 
@@ -183,10 +199,26 @@ def _alone(check: Check, answer: Answer, only: Mapping[str, Any]) -> Answer:
 
 
 def _ask(rest: Suite, table: SlicedTable, number: int) -> "list[Outcome]":
-    """Run some checks of a slice with Great Expectations."""
+    """Run some checks of a slice with Great Expectations. Checks between decimals get all of their digits."""
+    exact = tuple(check for check in rest.checks if check.type in _BETWEEN_VALUES and _has_decimals(check, table))
+    others = tuple(check for check in rest.checks if check not in exact)
+    asked = [
+        (replace(rest, checks=checks), is_exact) for checks, is_exact in ((others, False), (exact, True)) if checks
+    ]
+    outcomes = [answer for suite, is_exact in asked for answer in _asked(suite, table, number, exact=is_exact)]
+    return sorted(outcomes, key=lambda outcome: outcome.index)
+
+
+def _asked(rest: Suite, table: SlicedTable, number: int, *, exact: bool) -> "list[Outcome]":
     from expectations.runner import validate
 
     names = table.schema.names
     read = rest.columns
     kept = names if read is None else [name for name in names if name in read] or names[:1]
-    return validate(rest.table, table.frame(number, kept), rest)
+    return validate(rest.table, table.frame(number, kept, exact=exact), rest)
+
+
+def _has_decimals(check: Check, table: SlicedTable) -> bool:
+    import pyarrow as pa
+
+    return any(pa.types.is_decimal(field.type) for field in table.schema if field.name in check.columns)

@@ -27,7 +27,8 @@ def write_new(
         ) as file:
             file.write(text)
             file.flush()
-            os.fchmod(file.fileno(), 0o644)
+            os.umask(umask := os.umask(0o077))  # the only way to read it
+            os.fchmod(file.fileno(), 0o666 & ~umask)
             if replaces:
                 os.link(file.name, other := f"{file.name}-new")
                 Path(other).replace(path)

@@ -80,9 +80,14 @@ class Column:
         self.null: Flags = np.asarray(array.is_null(nan_is_null=self.kind is Kind.REAL))
         self.values: Numbers = _numbers(self.array, self.kind, self.null)
 
-    def plain(self, positions: Positions) -> list[Any]:
-        """Return the values at these positions as an outcome shows them. Nulls look as in pandas."""
-        if self.kind in {Kind.REAL, Kind.DECIMAL}:
+    def plain(self, positions: Positions, *, exact: bool = False) -> list[Any]:
+        """Return the values at these positions as an outcome shows them. Nulls look as in pandas.
+
+        Args:
+            positions: the places of the values.
+            exact: whether decimals keep all digits.
+        """
+        if self.kind is Kind.REAL or (self.kind is Kind.DECIMAL and not exact):
             shown = np.where(self.null[positions], np.nan, self.values[positions])
             return list(shown.tolist())
         taken = self.array.take(pa.array(positions))
@@ -97,8 +102,8 @@ class Column:
         return pa.array(self.values + 0.0, mask=self.null) if self.kind is Kind.REAL else self.array
 
 
-_SHOWN_NULL: dict[Kind, Any] = {Kind.TEXT: float("nan"), Kind.TIME: "NaT"}
-"""pandas has NaN for a missing text, NaT for a missing time, and None in a column of objects."""
+_SHOWN_NULL: dict[Kind, Any] = {Kind.TEXT: float("nan"), Kind.DECIMAL: float("nan"), Kind.TIME: "NaT"}
+"""pandas has NaN for a missing text or decimal, NaT for a missing time, and None in a column of objects."""
 
 
 def doubles(decimals: Any) -> Any:  # noqa: ANN401 -- an array or a chunked array

@@ -52,6 +52,8 @@ _MICROSECOND = timedelta(microseconds=1)
 _ISO = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?", re.ASCII)
 """The form of a time that every parser reads in the same way."""
 
+_MAX_DIGITS = 76
+"""The most digits of a decimal of Arrow. Two decimals of any scale fit."""
 _ARROW_COMPARE: Mapping[Any, Callable[[Any, Any], Any]] = {
     operator.gt: pc.greater, operator.ge: pc.greater_equal, operator.eq: pc.equal,
 }  # fmt: skip
@@ -142,7 +144,7 @@ class _Compiler:
 
     def _values(self, kind: Kind) -> Measure | None:
         if self.kind == "column_values_to_be_unique":
-            return self._unique(not_null(self.names), one_value(*self.names)) if kind in COMPARED else None
+            return self._unique(not_null(self.names), one_value(*self.names, exact=True)) if kind in COMPARED else None
         expected = self._expected_values(kind)
         return self._rows(expected, considered=not_null(self.names)) if expected else None
 
@@ -320,8 +322,10 @@ def _comparable(kinds: set[Kind], compare: Callable[[Any, Any], Any]) -> bool:
 
 def _compared(rows: Rows, pair: tuple[str, ...], compare: Callable[[Any, Any], Any]) -> Flags:
     left, other = map(rows.column, pair)
-    is_exact = left.kind is Kind.DECIMAL and left.array.type == other.array.type
-    if left.kind is Kind.TEXT or is_exact:
+    if left.kind is other.kind is Kind.DECIMAL:
+        of_both = pa.decimal256(_MAX_DIGITS, max(left.array.type.scale, other.array.type.scale))
+        return flags(_ARROW_COMPARE[compare](left.array.cast(of_both), other.array.cast(of_both)))
+    if left.kind is Kind.TEXT:
         return flags(_ARROW_COMPARE[compare](left.array, other.array))
     return np.asarray(compare(left.values, other.values))
 

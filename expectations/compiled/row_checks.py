@@ -166,16 +166,16 @@ def _repeated(rows: pa.Table) -> Flags:
     return is_repeated
 
 
-def one_value(name: str) -> Shown:
-    """Show the value of one column."""
-    return lambda rows, positions: rows.column(name).plain(positions)
+def one_value(name: str, *, exact: bool = False) -> Shown:
+    """Show the value of one column; `exact` as in `Column.plain`."""
+    return lambda rows, positions: rows.column(name).plain(positions, exact=exact)
 
 
 def pair_of_values(first: str, second: str) -> Shown:
     """Show the values of two columns as a list. Great Expectations shows the times of a pair without their zone."""
 
     def shown(rows: Rows, positions: Positions) -> list[Any]:
-        columns = [rows.column(name).plain(positions) for name in (first, second)]
+        columns = [rows.column(name).plain(positions, exact=True) for name in (first, second)]
         return [[_without_zone(value) for value in pair] for pair in zip(*columns, strict=True)]
 
     return shown
@@ -189,7 +189,7 @@ def named_values(names: tuple[str, ...]) -> Shown:
     """Show the values of several columns as an object."""
 
     def shown(rows: Rows, positions: Positions) -> list[Any]:
-        columns = [rows.column(name).plain(positions) for name in names]
+        columns = [rows.column(name).plain(positions, exact=True) for name in names]
         return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
 
     return shown

@@ -202,7 +202,7 @@ def progress_svg(done: int, whole: int) -> Markup:
 
 def _point_text(point: PlotPoint, name: str) -> str:
     mean, least, most = (spell(value, name) for value in (point.mean, point.least, point.most))
-    values = mean if point.count == 1 else f"mean {mean}, from {least} to {most}, {counted(point.count, 'pane')}"
+    values = mean if point.count == 1 else f"mean {mean}, from {least} to {most}, {counted(point.count, 'value')}"
     return f"{instant(point.at_ms)}: {values}"
 
 

@@ -11,7 +11,7 @@ from jobs.cli import options
 from jobs.ledger.seen_log import known_log
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.pipeline.slices import parse_bound, show_instant
+from jobs.pipeline.slices import parse_bound, read_in_zone, show_instant
 from jobs.plain_text import counted
 from jobs.planning.chains import RunsByState
 from jobs.planning.published_spec import on_published_spec
@@ -98,6 +98,8 @@ def explain_command(  # noqa: PLR0913  (its options)
         if with_position:
             raise click.UsageError("--position is for RECORD_ID; --window prints the position of each record.")
         most = None if prints_all or as_json else MOST_RECORDS
+        if told := read_in_zone(work.pipeline, window[1]):
+            options.complain(told)
         explained = _explained(work, window, end_text=end_text, request_text=request_text, most=most, master=master)
         if as_json:
             options.print_json(explained.to_json())

@@ -73,7 +73,8 @@ def show_command(
         return options.OK
     shown = rows_of(chosen)
     if not rows.num_rows:
-        options.say(_why_no_windows(pipeline, view, wanted))
+        panes = rows if all_panes else read_published(places.lake, pipeline.name, view, all_panes=True)
+        options.say(_why_no_windows(pipeline, view, wanted, has_panes=bool(_of_slices(panes, wanted).num_rows)))
         return options.OK
     keys, outputs = _columns(pipeline, view, chosen)
     firing = ("kind", "pane_index", "timing") if all_panes else ()
@@ -118,13 +119,19 @@ def report_command(*, pipeline_name: str, output: Path | None, places: options.P
     return options.OK
 
 
-def _why_no_windows(pipeline: Pipeline, view: LedgerView, slice_ids: Sequence[str]) -> str:
+def _why_no_windows(pipeline: Pipeline, view: LedgerView, slice_ids: Sequence[str], *, has_panes: bool) -> str:
     status = f"`hindcast status {pipeline.name}` shows why"
     if not view.published:
         return f"{pipeline.name} has no published windows at ledger version {view.version}; {status}"
     absent = [slice_id for slice_id in slice_ids if slice_id not in view.published]
     if absent:
         return f"{pipeline.name} has no published run of {', '.join(absent)}; {status}"
+    if has_panes:
+        runs = f"runs of {', '.join(slice_ids)}" if slice_ids else "slices"
+        return (
+            f"{pipeline.name}: all panes that the published {runs} have fired were withdrawn or replaced by later "
+            "ones; --all-panes shows them"
+        )
     if slice_ids:
         return f"{pipeline.name}: the published run of {', '.join(slice_ids)} fired no window"
     head = view.head

@@ -163,6 +163,8 @@ def run_asked(
         options.print_json(outcome.to_json())
     else:
         show_outcome(outcome, at_least=shown.fold_from)
+        if publication is not None and {*publication.slices} - {run.result.slice.slice_id for run in outcome.runs}:
+            options.say(f"{publication.why}.")  # also slices outside of the range: a repair has ended
     failed = [run for run in outcome.runs if not run.is_publishable]
     if problem:
         options.complain(f"not published: {problem}")

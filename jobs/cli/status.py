@@ -11,8 +11,8 @@ from jobs.cli import options
 from jobs.folding import Stretch, fold, spans
 from jobs.lake.lake import Lake
 from jobs.ledger.publications import standing
-from jobs.ledger.run_projection import briefs_among, briefs_of
-from jobs.ledger.tally import Standing, in_words, tally
+from jobs.ledger.run_projection import briefs_among, failing_in_sight
+from jobs.ledger.tally import in_words, tally
 from jobs.ledger.view import LedgerView, Request
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import show_instant, show_ms, slice_grid
@@ -139,9 +139,8 @@ def _verdicts(view: LedgerView, runs: Mapping[str, str]) -> dict[str, int]:
 
 def _failed(view: LedgerView) -> str | None:
     """Return which of the runs that readers see have failed checks, and what a person can do."""
-    briefs, stopped = briefs_of(view), {Standing.FAILED, Standing.BROKEN}
-    ids = [run_id for run_id in view.published.values() if run_id in briefs and briefs[run_id].standing in stopped]
-    return failed_in_sight([view.run(run_id) for run_id in ids]) if ids else None
+    failing = failing_in_sight(view)
+    return failed_in_sight(failing) if failing else None
 
 
 def _newest_publication(view: LedgerView) -> dict[str, Any] | None:

@@ -78,9 +78,9 @@ def propose_command(
     """Write a first suite of checks, made from the published runs of PIPELINE. Reads rows; starts no Spark.
 
     The suite passes on all these runs. Each check has the history that justifies it in its `meta`: the number of runs,
-    the least, median and greatest value, and their slices. Runs that a person had to waive are left out. Ranges have
-    the severity warning, and checks of structure, such as keys that are never null, the severity critical. Review the
-    file, and try it with `hindcast suite try`.
+    the least, median and greatest value, and their slices. Runs that fail, or that a person had to waive, are left out.
+    Ranges have the severity warning, and checks of structure, such as keys that are never null, the severity critical.
+    Review the file, and try it with `hindcast suite try`.
     """
     pipeline = places.pipeline(pipeline_name)
     work, _ = on_published_spec(places.request_context(pipeline))

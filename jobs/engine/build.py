@@ -3,7 +3,8 @@
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import cache
+from typing import Any, Final, TypeVar
 
 from jobs.engine.layout import Layout
 from jobs.engine.placed_errors import PlacedSpecError
@@ -13,6 +14,7 @@ from jobs.pipeline.models.pipeline import Pipeline
 from windowlib.keyed.call_context import NO_CLOCK, Missing
 
 _Kind = TypeVar("_Kind")
+_CACHE: Final = type(cache(len))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +63,10 @@ class Build:
         function = self.functions.load(grammar, path)
         if not callable(function) or isinstance(function, type):
             raise self._error(path, f"{grammar.name} is {_described(function)}; allowed: a function")
+        # A cache takes what its function takes. The wrapper of another decorator may give its function other arguments.
+        own = inspect.unwrap(function, stop=lambda wrapper: not isinstance(wrapper, _CACHE))
         try:
-            signature = inspect.signature(function)
+            signature = inspect.signature(own, follow_wrapped=False)
         except ValueError:  # some functions of C have no signature
             return function
         try:

@@ -76,7 +76,7 @@ _STAGES_WITH_PATHS = ("$project", "$addFields", "$set", "$unset", "$unwind")
 RETRACTIONS_VERSION = 2
 
 RUN_ID_DIGITS = 32
-_KEPT_DOCUMENTS: Final = 64
+_KEPT: Final = 64
 _CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 # These fields cannot change a row of a run. `table`, `format`, `partitions`, `changes`, `pipeline`, `panes` and `ready`
@@ -109,23 +109,16 @@ def spec_fingerprint(pipeline: Pipeline) -> str:
     Raises:
         SpecError: the module of a function does not exist or cannot be read.
     """
-    whole: dict[str, object] = {
-        "semantics_version": [SEMANTICS_VERSION, STATE_VERSION],
-        "spec": _relevant_document_of(pipeline),
-    }
-    if pipeline.uses_clock:
-        whole["clock_version"] = CLOCK_VERSION
-    if pipeline.windows is not None:
-        whole |= _versions_of(pipeline.windows)
-    if _retracts_structs(pipeline):
-        whole["retractions_version"] = RETRACTIONS_VERSION
-    if pipeline.functions():
-        code = Functions(source=pipeline.source, directory=pipeline.functions_dir)
-        whole["functions_version"] = FUNCTIONS_VERSION
-        whole["functions"] = {
-            function.name: code.source_of(function, function.name) for function in pipeline.functions()
-        }
-    return fingerprint(whole)
+    versions = (
+        SEMANTICS_VERSION, STATE_VERSION, CLOCK_VERSION, TIMEOUTS_VERSION, COMBINERS_VERSION, CONTINUOUS_VERSION,
+        DOCUMENTS_VERSION, OPERATORS_VERSION, EVICTORS_VERSION, RETRACTIONS_VERSION,
+    )  # fmt: skip
+    kept = _kept_fingerprint(pipeline, versions)
+    if kept is not None:
+        return kept
+    code = Functions(source=pipeline.source, directory=pipeline.functions_dir)
+    functions = {function.name: code.source_of(function, function.name) for function in pipeline.functions()}
+    return fingerprint(_declaration(pipeline) | {"functions_version": FUNCTIONS_VERSION, "functions": functions})
 
 
 class _ByIdentity:
@@ -143,9 +136,25 @@ class _ByIdentity:
         return id(self._pipeline)
 
 
-@cached(LRUCache(_KEPT_DOCUMENTS), key=_ByIdentity, lock=Lock())
-def _relevant_document_of(pipeline: Pipeline) -> Mapping[str, Any]:
-    return relevant_document(pipeline_document(pipeline))
+@cached(LRUCache(_KEPT), key=lambda pipeline, versions: (_ByIdentity(pipeline), versions), lock=Lock())
+def _kept_fingerprint(pipeline: Pipeline, _versions: tuple[int, ...]) -> str | None:
+    """Return the fingerprint of a pipeline without functions; None for one with functions, whose sources may change."""
+    return None if pipeline.functions() else fingerprint(_declaration(pipeline))
+
+
+def _declaration(pipeline: Pipeline) -> dict[str, object]:
+    """Return all that the fingerprint is of, apart from users' functions."""
+    whole: dict[str, object] = {
+        "semantics_version": [SEMANTICS_VERSION, STATE_VERSION],
+        "spec": relevant_document(pipeline_document(pipeline)),
+    }
+    if pipeline.uses_clock:
+        whole["clock_version"] = CLOCK_VERSION
+    if pipeline.windows is not None:
+        whole |= _versions_of(pipeline.windows)
+    if _retracts_structs(pipeline):
+        whole["retractions_version"] = RETRACTIONS_VERSION
+    return whole
 
 
 def _versions_of(windows: WindowsGrammar) -> dict[str, object]:

@@ -48,15 +48,17 @@ def explained(pipeline: Pipeline) -> Iterator[None]:
     `sys.exit` like an error.
 
     Raises:
-        SpecError: a function raised, or windowlib refused its result in a worker.
+        SpecError: a function raised, or windowlib refused its result. The message begins with the pipeline file.
         RequestError: a worker, or Spark's JVM, ended without an error.
         StoreError: a disk on which Spark writes is full, over its quota, read-only or broken.
     """
     try:
         yield
     except (Exception, SystemExit) as error:
-        explanation = None if isinstance(error, HindcastError) else _explanation(error, pipeline)
-        if explanation is None:
+        explanation = error if isinstance(error, HindcastError) else _explanation(error, pipeline)
+        if type(explanation) is SpecError and not str(explanation).startswith(f"{pipeline.source}: "):
+            explanation = SpecError(f"{pipeline.source}: {explanation}")  # windowlib does not have the file's name
+        if explanation is None or explanation is error:
             raise
         raise explanation from error
 

@@ -37,11 +37,16 @@ class Later(MutableMapping[K, V]):
 
     __slots__ = ("_items",)
 
-    def __init__(self, items: Iterable[tuple[K, V | Cell[V]]] = ()) -> None:
+    def __init__(self, items: Iterable[tuple[K, V | Cell[V]]] | dict[K, V | Cell[V]] = ()) -> None:
         self._items: dict[K, V | Cell[V]] = dict(items)
 
     def __getitem__(self, key: K) -> V:
         item = self._items[key]
+        return item.value if isinstance(item, Cell) else item
+
+    @override
+    def get(self, key: K, default: Any = None) -> Any:
+        item = self._items.get(key, default)
         return item.value if isinstance(item, Cell) else item
 
     def __setitem__(self, key: K, value: V) -> None:
@@ -73,14 +78,17 @@ class Later(MutableMapping[K, V]):
     def copy(self, copy: Callable[[V], V] | None = None) -> "Later[K, V]":
         """Return a mapping with the same values, or with copies of those that this mapping has alone."""
         if copy is None:
-            return Later(self._items.items())
-        return Later((key, item if isinstance(item, Cell) else copy(item)) for key, item in self._items.items())
+            return Later(self._items)
+        return Later({key: item if isinstance(item, Cell) else copy(item) for key, item in self._items.items()})
 
     def turned(self, turn: Callable[[V], Any]) -> "Later[K, Any]":
         """Return a mapping of what `turn` makes of the values: now from own values, later from shared ones."""
+
+        def later(cell: Cell[V]) -> object:
+            return turn(cell.value)
+
         return Later(
-            (key, Cell(item, lambda cell: turn(cell.value)) if isinstance(item, Cell) else turn(item))
-            for key, item in self._items.items()
+            {key: Cell(item, later) if isinstance(item, Cell) else turn(item) for key, item in self._items.items()}
         )
 
     def sequence(self) -> "LaterSequence[V]":

@@ -11,7 +11,7 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from jobs.disk_errors import disk_problem
 from jobs.lake.delta_tables import pause_s
@@ -316,8 +316,9 @@ class Ledger:
             LedgerError: the commit failed, and no other writer has committed that version.
         """
         at_ms, commit_id = self.now_ms(), uuid.uuid4().hex
-        stamped = [replace(event, seq=version + 1, ordinal=index, at_ms=at_ms) for index, event in enumerate(events)]
-        rows = linked(event_rows(stamped, commit_id=commit_id), self._history.link.tip)
+        unstamped = enumerate(event_rows(events, commit_id=commit_id))
+        stamped = [row | {"seq": version + 1, "ordinal": ordinal, "at_ms": at_ms} for ordinal, row in unstamped]
+        rows = linked(stamped, self._history.link.tip)
         try:
             self._store.append(rows)
         except ConflictError as error:

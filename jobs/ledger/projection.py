@@ -36,7 +36,7 @@ from jobs.ledger.request_projection import (
 )
 from jobs.ledger.run_projection import Runs, RunsProjection
 from jobs.ledger.view import LedgerView, RequestState
-from jobs.runs import Sighting, Slice
+from jobs.runs import Slice
 from windowlib.errors import LedgerError
 
 _SHOWS = (EventKind.PUBLISHED, EventKind.ROLLED_BACK)
@@ -91,6 +91,7 @@ class Projection:
     _decisions: Later[str, Decided] = field(default_factory=Later)
     _repairs: dict[str, str] = field(default_factory=dict)  # run of a repair -> that of the chain
     _chain: dict[str, str] = field(default_factory=dict)  # slice with a repair -> run of the chain
+    _ordered: Later[str, Slice] | None = field(default=None, metadata=CACHE)  # `_slices`, in their order
     _view: LedgerView | None = field(default=None, metadata=CACHE)  # the view of the events so far
 
     def add(self, event: LedgerEvent) -> None:  # noqa: C901, PLR0912, PLR0915  (one flat match over the kinds)
@@ -102,7 +103,9 @@ class Projection:
         self._view = None
         # Slices of another time zone have the same names. The bounds are those of the run that readers see.
         if event.slice_id is not None and (event.kind in _SHOWS or event.slice_id not in self._slices):
-            self._slices[event.slice_id] = [event.slice.start_ms, event.slice.end_ms]
+            bounds = [event.slice.start_ms, event.slice.end_ms]
+            self._ordered = self._ordered if self._slices.get(event.slice_id) == bounds else None
+            self._slices[event.slice_id] = bounds
         if (decided := decision_of(event)) is not None:
             self._decisions.setdefault(decided.decision_id, decided)
         match event.kind:
@@ -185,7 +188,9 @@ class Projection:
         return self._view
 
     def _make_view(self, version: int) -> LedgerView:
-        slices = sorted(self._slices.items(), key=lambda item: item[1][0])
+        if self._ordered is None:
+            items = sorted(self._slices.items(), key=lambda item: item[1][0])
+            self._ordered = Later((item[0], Cell(item, _slice)) for item in items)
         runs = self._runs.copy()
         attempts = runs.attempts
         return LedgerView(
@@ -193,9 +198,9 @@ class Projection:
             requests=self._requests.turned(RequestProjection.freeze),
             open_ids=tuple(self._open),
             runs=Runs(runs),
-            published={name: shown for name, _ in slices if (shown := self._seen.get(name)) is not None},
+            published={name: shown for name in self._ordered if (shown := self._seen.get(name)) is not None},
             publications=self._publications.turned(_PublicationProjection.freeze).sequence(),
-            slices=Later((item[0], Cell(item, _slice)) for item in slices),
+            slices=self._ordered,
             condemned=frozenset(attempts.condemned),
             staged_attempts=frozenset(attempts.staged_attempts),
             condemned_attempts=frozenset(attempts.condemned_attempts),
@@ -252,8 +257,6 @@ class Projection:
     def _stage(self, event: LedgerEvent) -> None:
         run = self._runs.stage(event)
         result = run.result
-        sighting = Sighting(log=result.log, is_equal=True)
-        self._runs.change(result.run_id, sightings=(*self._runs.of(result.run_id).sightings, sighting))
         request = self._known_request(run.request_id)
         if request is not None and not event.details.get("warms_up", False):
             request.add_run(result.slice.slice_id, result.run_id)

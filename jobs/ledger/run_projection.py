@@ -113,7 +113,8 @@ class RunsProjection:
 
     def of(self, run_id: str) -> RunEvents:
         """Return what the ledger tells of a run."""
-        return self.events.get(run_id, NO_EVENTS)
+        events: RunEvents = self.events.get(run_id, NO_EVENTS)
+        return events
 
     def change(self, run_id: str, **changes: Any) -> None:  # noqa: ANN401 - the fields of RunEvents
         """Take in what an event tells of a run."""
@@ -177,9 +178,10 @@ class RunsProjection:
             self.change(run_id, waiver=ended, ended_waiver=None)
 
     def stage(self, event: LedgerEvent) -> StagedRun:
-        """Take an attempt at a run in, and return it."""
+        """Take an attempt at a run in, and return it. It has seen the log."""
         run = self.attempts.stage(event)
-        self._add(run)
+        sighting = Sighting(log=run.result.log, is_equal=True)
+        self._add(run, sightings=(*self.of(run.result.run_id).sightings, sighting))
         return run
 
     def mend(self, event: LedgerEvent) -> None:
@@ -206,11 +208,11 @@ class RunsProjection:
         if checked is not None and _content(event) == _content(checked):
             self.change(run_id, checked=replace(checked, attempt_id=event.attempt_id))
 
-    def _add(self, run: StagedRun) -> None:
+    def _add(self, run: StagedRun, **changes: Any) -> None:  # noqa: ANN401 - the fields of RunEvents
         """Add an attempt at a run. If any attempt was staged as the beginning of a chain, the run is one."""
         run_id = run.result.run_id
         staged = (*self.of(run_id).staged, run)
-        self.change(run_id, staged=staged)
+        self.change(run_id, staged=staged, **changes)
         if len(staged) > 1 and any(attempt.is_chain_start for attempt in staged):
             self.let_begin(run_id)
 
@@ -339,6 +341,13 @@ def briefs_among(view: LedgerView, run_ids: Iterable[str]) -> list[RunBrief]:
     """Return the briefs of those runs that count, in the order of the ids."""
     briefs = briefs_of(view)
     return [briefs[run_id] for run_id in run_ids if run_id in briefs]
+
+
+def failing_in_sight(view: LedgerView) -> list[StagedRun]:
+    """Return the runs that readers see in spite of an error, or of a failed check without a waiver, in slice order."""
+    briefs, stopped = briefs_of(view), {Standing.FAILED, Standing.BROKEN}
+    ids = [run_id for run_id in view.published.values() if run_id in briefs and briefs[run_id].standing in stopped]
+    return [view.run(run_id) for run_id in ids]
 
 
 def attempts_at(view: LedgerView, run_id: str) -> tuple[StagedRun, ...]:

@@ -114,16 +114,16 @@ class StoredDetails(Mapping[str, Any]):
                 raise self.wrong(f"{error!r:.300}") from error
             if not isinstance(decoded, dict):
                 raise self.wrong(f"its details are {decoded!r:.100}, and must be an object of JSON")
-            for name, value in decoded.items():
-                self._check(name, value)
+            self._check(decoded)
             self._found = _shared(decoded)
         return self._found
 
-    def _check(self, name: str, value: object) -> None:
-        """Compare the value of a name with its type."""
+    def _check(self, values: Mapping[str, object]) -> None:
+        """Compare the values of names with their types."""
         try:
-            if name in _TYPES:
-                _check_of(name)(value, name)
+            for name, value in values.items():
+                if name in _TYPES:
+                    _check_of(name)(value, name)
         except TypeError as error:
             raise self.wrong(str(error)) from error
 
@@ -165,7 +165,7 @@ class StoredDetails(Mapping[str, Any]):
             with suppress(ValueError):  # of a text that is not canonical
                 value, end = _DECODER.raw_decode(self.text, place + len(quoted))
                 if self.text[end:] == "}":
-                    self._check(name, value)
+                    self._check({name: value})
                     return value
         return self.get(name)
 

@@ -38,7 +38,7 @@ class LedgerStore(Protocol):
         """Look for new commits; return the newest version, 0 if the ledger does not exist."""
         ...
 
-    def read(self, *, after: int) -> list[dict[str, Any]]:
+    def read(self, *, after: int) -> Sequence[Row]:
         """Return the events of the commits after version `after`, sorted by (seq, ordinal)."""
         ...
 

@@ -12,6 +12,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -25,8 +26,9 @@ from jobs.plain_text import shortened
 from windowlib.errors import SpecError
 
 SUFFIXES = (".yaml", ".yml")
-RESERVED_NAMES = frozenset({"event_logs", "reports"})
-"""Directories of the lake that are not those of a pipeline."""
+RESERVED_NAMES = frozenset({"event_logs"})
+KEPT_SPECS = 64
+"""The stored specs that a process keeps as pipelines: the spec of a request is read again and again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +150,7 @@ def pipeline_document(pipeline: Pipeline) -> Mapping[str, object]:
     return pipeline.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
+@lru_cache(maxsize=KEPT_SPECS)
 def pipeline_from_json(text: str, *, source: str, functions_dir: Path | None = None) -> Pipeline:
     """Read the JSON of `pipeline_to_json`, such as a spec that the ledger stores.
 

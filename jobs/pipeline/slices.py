@@ -25,6 +25,8 @@ _FIRST_DAY, _LAST_DAY = (day.toordinal() - _EPOCH.toordinal() for day in (date.m
 
 _KNOWN_MIDNIGHTS = 20_000
 """So many instants of midnight are kept: 4 µs each to compute, and planning needs those of a range several times."""
+_KNOWN_OFFSETS = 1_000
+"""So many offsets of zones from UTC are kept."""
 
 MAX_SLICES = 200_000
 LATE_DAYS: Final = 90
@@ -70,7 +72,7 @@ def slice_at(grid: SliceGrid, at_ms: int) -> Slice:
     day = (at_ms + _offset_ms(grid.zone, at_ms)) // _DAY_MS
     # A zone may repeat hours around midnight or skip a date, so the neighbouring dates are candidates, too.
     for candidate in (day - 1, day, day + 1):
-        own_day = _day(grid, candidate) if _FIRST_DAY <= candidate <= _LAST_DAY else None
+        own_day = _day(grid.zone, candidate) if _FIRST_DAY <= candidate <= _LAST_DAY else None
         if own_day is not None and own_day.start_ms <= at_ms < own_day.end_ms:
             return own_day
     raise _beyond(at_ms)
@@ -191,6 +193,15 @@ def parse_bound(pipeline: Pipeline, text: str) -> int:
     return _instant_ms(slice_grid(pipeline), text)
 
 
+def read_in_zone(pipeline: Pipeline, text: str) -> str:
+    """Return how `parse_bound` reads a time without an offset in another zone than UTC; empty for any other time."""
+    grid = slice_grid(pipeline)
+    at_ms = _instant_ms(grid, text)
+    if at_ms == _instant_ms(replace(grid, zone=ZoneInfo("UTC")), text):
+        return ""
+    return f"{text} in {grid.zone} is {show_instant(at_ms)}. For a time in UTC, as `show` prints it, add Z"
+
+
 def slice_of_id(pipeline: Pipeline, slice_id: str, *, known: Mapping[str, Slice] | None = None) -> Slice:
     """Return the slice with an id such as `2013-02-08`. Any other text of the same start is accepted, too.
 
@@ -275,7 +286,7 @@ def _after(grid: SliceGrid, slice_: Slice) -> Slice:
     """Return what `slice_at` returns for the end of a slice. The day after a day is found without its neighbours."""
     if grid.is_daily:
         day = date.fromisoformat(slice_.slice_id).toordinal() - _EPOCH.toordinal() + 1
-        following = _day(grid, day) if day <= _LAST_DAY else None
+        following = _day(grid.zone, day) if day <= _LAST_DAY else None
         if following is not None and following.start_ms == slice_.end_ms < following.end_ms:
             return following
     return slice_at(grid, slice_.end_ms)
@@ -299,6 +310,7 @@ def _short_slice(grid: SliceGrid, start_ms: int) -> Slice:
     return Slice(slice_id=text, start_ms=start_ms, end_ms=start_ms + grid.every_ms)
 
 
+@lru_cache(maxsize=_KNOWN_OFFSETS)
 def _offset_ms(zone: ZoneInfo, at_ms: int) -> int:
     """The zone's offset from UTC at an instant. Near the years 1 and 9999, that of a day further inside the range."""
     inside_ms = min(max(at_ms, (_FIRST_DAY + 1) * _DAY_MS), (_LAST_DAY - 1) * _DAY_MS)
@@ -317,9 +329,10 @@ def _midnight_ms(zone: ZoneInfo, day: int) -> int:
     return local_ms(_EPOCH + timedelta(days=day), zone)
 
 
-def _day(grid: SliceGrid, day: int) -> Slice:
+@lru_cache(maxsize=_KNOWN_MIDNIGHTS)
+def _day(zone: ZoneInfo, day: int) -> Slice:
     """The slice of a date. A date that a zone skipped (Samoa, 2011-12-30) has length 0 and contains no instant."""
-    start_ms, end_ms = _midnight_ms(grid.zone, day), _midnight_ms(grid.zone, day + 1)
+    start_ms, end_ms = _midnight_ms(zone, day), _midnight_ms(zone, day + 1)
     return Slice(slice_id=(_EPOCH.date() + timedelta(days=day)).isoformat(), start_ms=start_ms, end_ms=end_ms)
 
 

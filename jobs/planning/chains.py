@@ -214,7 +214,7 @@ def newly_shown(view: LedgerView, request: Request) -> dict[str, str]:
     shown = {
         name: run_id for name, run_id in runs if seen.get(name) != run_id or shown_for_other_spec(view, request, name)
     }
-    ended = [view.slices[name] for name in shown if _is_of_repair(view, name)]
+    ended = [view.slices[name] for name in shown if is_of_repair(view, name)]
     spans = [(slice_.start_ms, slice_.end_ms) for slice_ in ended]
     repairs = (
         [other for other in view.requests.values() if other.is_repair and _is_visible(view, other)] if ended else []
@@ -223,19 +223,19 @@ def newly_shown(view: LedgerView, request: Request) -> dict[str, str]:
     while touching := [other for other in repairs if any(_touches(other, span) for span in spans)]:
         repairs = [other for other in repairs if other not in touching]
         spans = [(other.from_ms or 0, other.to_ms or 0) for other in touching]
-        beside |= {name for other in touching for name in other.runs if _is_of_repair(view, name)}
+        beside |= {name for other in touching for name in other.runs if is_of_repair(view, name)}
     return shown | {name: view.chain_run_id(seen[name]) for name in sorted(beside - shown.keys())}
 
 
 def _is_visible(view: LedgerView, repair: Request) -> bool:
-    return any(view.published.get(name) == run_id and _is_of_repair(view, name) for name, run_id in repair.runs.items())
+    return any(view.published.get(name) == run_id and is_of_repair(view, name) for name, run_id in repair.runs.items())
 
 
 def _touches(repair: Request, span: tuple[int, int]) -> bool:
     return (repair.from_ms or 0) <= span[1] and span[0] <= (repair.to_ms or 0)
 
 
-def _is_of_repair(view: LedgerView, slice_id: str) -> bool:
+def is_of_repair(view: LedgerView, slice_id: str) -> bool:
     """Return whether readers see the run of a repair in place of the chain's run."""
     run_id = view.published.get(slice_id)
     return run_id is not None and view.chain_run_id(run_id) != run_id
@@ -243,7 +243,7 @@ def _is_of_repair(view: LedgerView, slice_id: str) -> bool:
 
 def shown_for_other_spec(view: LedgerView, request: Request, slice_id: str) -> bool:
     """Return whether readers see the run of a repair, and the request wants it as the run of the chain."""
-    chain_run = view.published_chain_run(slice_id) if _is_of_repair(view, slice_id) else None
+    chain_run = view.published_chain_run(slice_id) if is_of_repair(view, slice_id) else None
     return chain_run is not None and chain_run.result.spec_fingerprint != request.spec_fingerprint
 
 

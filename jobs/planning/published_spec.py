@@ -37,9 +37,16 @@ def why_lost(work: RequestContext, view: LedgerView) -> str:
     why = "" if head is None else _why_lost(work, head.result.spec_fingerprint)
     if head is None or not why:
         return ""
+    name, windows = work.pipeline.name, work.pipeline.windows
+    adopt = f"`hindcast adopt {name}`"
+    if windows is None or windows.is_unbounded or windows.front_end is not None:  # each record before may matter
+        adopt = (
+            f"{adopt} with --from the log's first slice, or a new chain, which has no earlier records (`hindcast run "
+            f"{name} --from .. --to .. --fresh`)"
+        )
     return (
-        f"the published chain of pipeline {work.pipeline.name} is spec {head.result.spec_fingerprint[:12]}, and "
-        f"{why}. Restore that version, or go on with the pipeline file: `hindcast adopt {work.pipeline.name}`"
+        f"the published chain of pipeline {name} is spec {head.result.spec_fingerprint[:12]}, and {why}. Restore that "
+        f"version, or go on with the pipeline file: {adopt}"
     )
 
 

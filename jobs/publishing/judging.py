@@ -18,7 +18,8 @@ from jobs.pipeline.models.publish import SettledGrammar
 from jobs.pipeline.slices import show_instant
 from jobs.plain_text import counted
 from jobs.planning.request_context import RequestContext
-from jobs.publishing.rules import NO_RULE, is_ready, settled_basis, specs_at_border
+from jobs.publishing.chain_rules import specs_at_border
+from jobs.publishing.rules import NO_RULE, is_ready, settled_basis
 from jobs.runs import ARRIVAL, BORDER, SETTLED, CheckResult, Verdict
 
 if TYPE_CHECKING:

@@ -9,13 +9,11 @@ from jobs.lake.log_match import Match, match_input
 from jobs.ledger.leases import Lease
 from jobs.ledger.publications import Hold, Publication
 from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState
-from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slices_between
 from jobs.plain_text import counted
 from jobs.planning.chains import newly_shown
 from jobs.planning.published_spec import is_lost
 from jobs.planning.request_context import RequestContext, holders, with_cut_of
-from jobs.planning.spec_changes import firing_keys, spec_changes
 from jobs.publishing.chain_rules import (
     broken_chain,
     followed_by,
@@ -23,10 +21,10 @@ from jobs.publishing.chain_rules import (
     of_changed_warm_up,
     of_other_chain,
     outdated,
+    specs_at_border,
 )
 from jobs.publishing.stop_reasons import held_by, listed
 from jobs.publishing.suite_rule import of_other_suite
-from jobs.reading.stored_tables import spec_of
 from windowlib.errors import LedgerError
 
 SEEN = "readers see all of it already"
@@ -153,21 +151,6 @@ def settled_basis(work: RequestContext, view: LedgerView, request: Request) -> B
     more = ([dict(request.unarrived)] if request.unarrived else []) + (["border"] if has_border else [])
     now = fingerprint([document, dict(view.published), dict(request.runs), *more])
     return Basis(now=now, is_outdated=bool(judged - {now}))
-
-
-def specs_at_border(view: LedgerView, request: Request) -> tuple[Pipeline, ...]:
-    """Return the former and the new spec if readers would see panes of both, and they may fire other windows.
-
-    The slices of the new spec begin at a restart point in the middle of those that readers see. Else: an empty tuple.
-    """
-    if request.warm_up is None or not request.runs or not any(name < min(request.runs) for name in view.published):
-        return ()
-    for slice_id in sorted(request.runs):
-        run = view.published_chain_run(slice_id)
-        if run is not None and run.result.spec_fingerprint != request.spec_fingerprint:
-            specs = spec_of(view, run), spec_of(view, view.run(request.runs[slice_id]))
-            return specs if firing_keys(spec_changes(*specs)) else ()
-    return ()
 
 
 def is_ready(work: RequestContext, view: LedgerView, request: Request) -> bool:

@@ -59,13 +59,13 @@ def _stored(text: str | None) -> Mapping[str, Any]:
 
 def held_by(stopping: Sequence[StagedRun]) -> str:
     """Return which slices stop publication and why, and what a person can do."""
-    return f"held by {_described(stopping)}. What readers see has not changed; {_way_out(stopping)}"
+    return f"held by {described(stopping)}. What readers see has not changed; {_way_out(stopping)}"
 
 
 def failed_in_sight(failed: Sequence[StagedRun]) -> str:
     """Return which runs that readers see have failed the checks of a later request, and what a person can do."""
     which = counted(len(failed), "slice")
-    return f"readers see {which} with failed checks: {_described(failed)}. They stay published; {_way_out(failed)}"
+    return f"readers see {which} with failed checks: {described(failed)}. They stay published; {_way_out(failed)}"
 
 
 def what_to_do(verdicts: Iterable[Verdict]) -> str:
@@ -75,7 +75,8 @@ def what_to_do(verdicts: Iterable[Verdict]) -> str:
     return "Look at the slices. A check that itself failed cannot be waived: correct its cause and run again"
 
 
-def _described(runs: Sequence[StagedRun]) -> str:
+def described(runs: Sequence[StagedRun]) -> str:
+    """Return which slices fail and why, of the first runs, and how many more there are."""
     more = f"; and {len(runs) - MAX_NAMED} more" if len(runs) > MAX_NAMED else ""
     return f"{'; '.join(describe_stop(run) for run in runs[:MAX_NAMED])}{more}"
 

@@ -1,5 +1,6 @@
 """Chooses how an event log is opened, by `log.format` of the pipeline. The only place that knows all formats."""
 
+import os
 from collections.abc import Mapping
 from typing import assert_never
 
@@ -61,7 +62,13 @@ def tables_in_log(lake: Lake, pipeline: Pipeline) -> str | None:
 
 def holds_ledger(lake: Lake, name: str, uri: str) -> bool:
     """Return whether a pipeline of this name would write its tables below a log."""
-    return f"{lake.ledger(name)}/".startswith(f"{uri.rstrip('/')}/")
+    directory, _, table = lake.ledger(name).rpartition("/")  # the table itself may be a link to another disk
+    return f"{_real(directory)}/{table}/".startswith(f"{_real(uri)}/")
+
+
+def _real(uri: str) -> str:
+    """Return the place to which a path leads: that of a lake can be relative, and have links."""
+    return uri.rstrip("/") if is_remote(uri) else os.path.realpath(uri)
 
 
 def refuse_own_table(uri: str, what: str) -> None:

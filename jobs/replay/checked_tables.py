@@ -135,10 +135,11 @@ class CommittedSlices:
                 numbers = pc.index_in(batch.column("slice_id").cast(pa.string()), ids)
                 yield numbers.to_numpy(zero_copy_only=False).astype(np.int64), batch.select(list(columns))
 
-    def frame(self, number: int, columns: Sequence[str]) -> "pd.DataFrame":
-        """Return the rows of one slice for Great Expectations.
+    def frame(self, number: int, columns: Sequence[str], *, exact: bool = False) -> "pd.DataFrame":
+        """Return the rows of one slice for Great Expectations; `exact` as in `to_pandas`.
 
         Raises:
             StoreError: a file cannot be read; the message names it.
         """
-        return to_pandas(read_attempts(self._uri, [(self._slice_ids[number], self._attempt_id)], columns))
+        rows = read_attempts(self._uri, [(self._slice_ids[number], self._attempt_id)], columns)
+        return to_pandas(rows, exact=exact)

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jobs.ledger.publications import PublicationId, published_since
-from jobs.ledger.view import LedgerView
+from jobs.ledger.run_projection import failing_in_sight
+from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.slices import show_instant
 from jobs.plain_text import counted
 from jobs.planning.request_context import RequestContext
 from jobs.planning.standing import Standing
 from jobs.publishing.rules import describe_hold
-from jobs.publishing.stop_reasons import listed
+from jobs.publishing.stop_reasons import described, listed
 from jobs.review.freshness import Freshness, freshness
 from jobs.review.pages.state import held_slices
 
@@ -30,6 +31,7 @@ class Digest:
         records: the number of records that the runs of both have read.
         late: the number of these records that were late.
         held: each held slice with its failed checks.
+        failed: the runs that readers see with an error, or with a failed check that nobody has waived.
         waits: what the schedule waits for; empty: for nothing.
         unarrived: the slices that are due and not complete.
         left_out: each stretch of slices before the head that readers do not see, and what replays it.
@@ -45,6 +47,7 @@ class Digest:
     records: int
     late: int
     held: tuple[str, ...]
+    failed: tuple[StagedRun, ...]
     waits: str
     unarrived: tuple[str, ...]
     left_out: tuple[str, ...]
@@ -66,6 +69,7 @@ class Digest:
             ("Restated", _named(self.restated)),
             ("Taken back", _named(self.withdrawn)),
             ("Held", "; ".join(self.held) or "none"),
+            ("Published, but failed", described(self.failed) or "none"),
             ("Waiting", f"{_named(self.unarrived)}: {self.waits}" if self.waits else _named(self.unarrived)),
             ("Left out", "; ".join(self.left_out) or "none"),
             ("Empty", _named(self.empty)),
@@ -77,7 +81,8 @@ class Digest:
         """The digest in a few words."""
         groups = (
             (self.published, "published"), (self.restated, "restated"), (self.withdrawn, "taken back"),
-            (self.held, "held"), (self.unarrived, "waiting"), (self.empty, "empty"), (self.changed, "changed"),
+            (self.held, "held"), (self.failed, "published, but failed"),
+            (self.unarrived, "waiting"), (self.empty, "empty"), (self.changed, "changed"),
         )  # fmt: skip
         words = [f"{len(slices):,} {name}" for slices, name in groups if slices]
         words += [f"{counted(len(self.left_out), 'gap')} before the head"] if self.left_out else []
@@ -110,6 +115,7 @@ def digest(
             *(f"{held.slice_id} since {show_instant(held.since_ms)}: {held.reason}" for held in held_slices(view)),
             *((describe_hold(view.hold),) if view.hold is not None else ()),
         ),
+        failed=tuple(failing_in_sight(view)),
         waits="" if state.waiting is None else state.waiting.missing,
         unarrived=tuple(slice_.slice_id for slice_ in state.unarrived),
         left_out=tuple(hole.sentence for hole in state.holes),

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from jobs.ledger.run_projection import failing_in_sight
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.slices import SliceGrid, next_from_first, next_slice, slice_grid
 from jobs.planning.published_spec import on_published_spec
@@ -33,6 +34,7 @@ HELP: Final[Mapping[str, str]] = {
     "unpublished_slices": "Slices that are over and come after the last published one, whether or not they have data.",
     "waiting_seconds": "Seconds since the end of the first of these slices; 0 if there is none.",
     "held_slices": "Slices of open requests whose checks failed and that nobody has waived.",
+    "failed_published_slices": "Slices that readers see with an error, or with a failed check that nobody has waived.",
     "open_requests": "Requests that are not published and not closed, without proposed restatements.",
     "proposed_restatements": "Proposed restatements and late repairs that wait to be replayed or declined.",
     "failed_requests": "Open requests whose newest attempt failed.",
@@ -90,6 +92,7 @@ def _waiting(view: LedgerView, grid: SliceGrid, now_ms: int) -> Iterator[tuple[s
 
 def _published(view: LedgerView, *, now_ms: int) -> Iterator[tuple[str, float]]:
     yield "published_slices", len(view.published)
+    yield "failed_published_slices", len(failing_in_sight(view))
     head = view.head
     if head is not None and head.result.watermark_ms is not None:
         yield "newest_watermark_seconds", head.result.watermark_ms / 1000

@@ -49,8 +49,8 @@ class CutTable:
             for start in range(0, len(own), self._rows):
                 yield own[start : start + self._rows], chosen.slice(start, self._rows)
 
-    def frame(self, number: int, columns: Sequence[str]) -> Any:  # noqa: ANN401 -- not called
-        raise AssertionError((number, columns))
+    def frame(self, number: int, columns: Sequence[str], *, exact: bool = False) -> Any:  # noqa: ANN401 -- not called
+        raise AssertionError((number, columns, exact))
 
 
 @pytest.fixture(autouse=True)

@@ -191,7 +191,8 @@ def test_words_never_raise_for_any_stored_value(check: str, stored: dict[str, An
         (np.float64("nan"), "nan"),
         (math.inf, "inf"),
         (np.bool_(True), True),  # noqa: FBT003 -- the value under test
-        (Decimal("1.10"), "1.10"),
+        (Decimal("1.10"), 1.1),
+        (Decimal("1234567890123456789.10"), "1234567890123456789.10"),
         (dt.datetime(2013, 2, 8, 5, tzinfo=dt.UTC), "2013-02-08T05:00:00+00:00"),
         (b"\x00\xff", "00ff"),
         ({"a": (1, {2})}, {"a": [1, [2]]}),

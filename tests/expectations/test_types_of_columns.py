@@ -1,7 +1,9 @@
 """A suite with a check that the types of its columns make pass or break in every slice is refused."""
 
+import json
 from datetime import date
 from decimal import Decimal
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -141,15 +143,67 @@ def test_decimals_are_numbers_and_dates_are_times_for_both_engines(
     assert compiled.observed == asked.observed
 
 
-def test_decimals_of_more_digits_than_a_double_has_are_different_values() -> None:
-    values = [Decimal("12345678901234567890.01"), Decimal("12345678901234567890.02")]
-    table = pa.table({"amount": pa.array(values, pa.decimal128(38, 2))})
-    suite = suite_of(
-        ("expect_column_values_to_be_unique", {"column": "amount"}),
-        ("expect_column_unique_value_count_to_be_between", {"column": "amount", "min_value": 2}),
-    )
-    [outcomes] = check_slices(suite, ArrowSlices(table, np.zeros(2, dtype=np.int64), 1))
-    assert [outcome.success for outcome in outcomes] == [True, True]
+BIG = "12345678901234567890.0"
+PAIR = "expect_column_pair_values_to_be_equal"
+UNIQUE = "expect_column_values_to_be_unique"
+
+
+def of_price(operator: str, /, parameter: object) -> dict[str, Any]:
+    return {"row_condition": where("price", operator, parameter)[1]["row_condition"]}
+
+
+DECIMALS = pa.table(
+    {
+        "id": pa.array([Decimal(BIG + end) for end in ("1", "2", "3", "3")], pa.decimal128(38, 2)),
+        "near": pa.array([Decimal(BIG + end) for end in ("1", "2", "3", "4")], pa.decimal128(38, 3)),
+        "number": pa.array([1, 2, 3, 4]),
+        "price": pa.array([Decimal("1.10"), Decimal("1.10"), Decimal(2), Decimal(2)], pa.decimal128(9, 2)),
+        "whole": pa.array([2**53 + 1, 1, 2, None]),
+        "same": pa.array([Decimal(2**53 + 1), Decimal(1), Decimal(2), None], pa.decimal128(38, 0)),
+    }
+)
+
+
+@pytest.mark.gx
+@pytest.mark.parametrize(
+    ("kind", "kwargs", "observed"),
+    [
+        (UNIQUE, {"column": "id"}, {"unexpected": 2, "sample": [f"{BIG}3"]}),
+        (UNIQUE, {"column": "near"}, {"unexpected": 0}),
+        ("expect_column_unique_value_count_to_be_between", {"column": "id", "min_value": 4}, {"value": 3}),
+        ("expect_column_proportion_of_unique_values_to_be_between", {"column": "id", "min_value": 1}, {"value": 0.75}),
+        ("expect_compound_columns_to_be_unique", {"column_list": ["id", "number"]}, {"unexpected": 0}),
+        (PAIR, {"column_A": "id", "column_B": "near"}, {"unexpected": 1, "sample": [[f"{BIG}3", f"{BIG}40"]]}),
+        ("expect_multicolumn_values_to_be_equal", {"column_list": ["near", "id"], "mostly": 0.5}, {"unexpected": 1}),
+        (UNLIKE, {"column_list": ["near", "id"]}, {"unexpected": 3}),
+        (UNIQUE, {"column": "price", **of_price("==", 1.1)}, {"rows": 2, "unexpected": 2, "sample": [1.1]}),
+        (UNIQUE, {"column": "price", **of_price("IN", [1.1])}, {"rows": 2, "unexpected": 2}),
+        (UNIQUE, {"column": "price", **of_price("<=", 1.1)}, {"rows": 2, "unexpected": 2}),
+        (PAIR, {"column_A": "whole", "column_B": "same"}, {"unexpected": 0, "missing": 1}),
+    ],
+)  # fmt: skip
+def test_two_decimals_are_equal_only_if_all_of_their_digits_are(
+    kind: str, kwargs: dict[str, Any], observed: dict[str, Any]
+) -> None:
+    """Defect: Great Expectations compared doubles, so a check that failed was an error that nobody could waive."""
+    suite, table = suite_of((kind, kwargs)), ArrowSlices(DECIMALS, np.zeros(4, dtype=np.int64), 1)
+    for confirm in ("all", "none"):
+        [[outcome]] = check_slices(suite, table, confirm=confirm)
+        assert outcome.exception is None
+        assert json.loads(outcome.observed).items() >= observed.items()
+
+
+@pytest.mark.gx
+@pytest.mark.parametrize("total", [1, 1.1])
+def test_a_sum_of_decimals_of_a_row_is_exact(total: float) -> None:
+    """Defect: 0.20 + 0.70 + 0.10 was not 1, and the answer depended on the order of the columns."""
+    for values in permutations(["0.20", "0.70", str(Decimal(str(total)) - Decimal("0.90"))]):
+        shares = {
+            name: pa.array([Decimal(value)], pa.decimal128(9, 2)) for name, value in zip("abc", values, strict=True)
+        }
+        suite = suite_of((SUM, {"column_list": ["a", "b", "c"], "sum_total": total}))
+        [[outcome]] = check_slices(suite, ArrowSlices(pa.table(shares), np.zeros(1, dtype=np.int64), 1))
+        assert (outcome.success, outcome.exception) == (True, None)
 
 
 @pytest.mark.gx

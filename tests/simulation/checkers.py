@@ -7,7 +7,7 @@ raises an AssertionError; the schedule then fails with the name of the checker.
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from typing import ParamSpec
 
 from jobs.ledger.chain import Link, Row, check_chain
 from jobs.ledger.events import EventKind, LedgerEvent
@@ -22,6 +22,7 @@ from jobs.runs import EMPTY_STATE, Verdict
 from tests.simulation.actors import Actor
 from tests.simulation.world import SLICES, World, judged_by_hash
 
+P = ParamSpec("P")
 Seen = dict[str, str | None]
 """Slice -> the run that readers see; None after a rollback."""
 
@@ -79,6 +80,11 @@ class Commit:
     view: LedgerView
     version: int
     observer: Observer
+    _by_kind: dict[EventKind, list[LedgerEvent]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for event in self.events:
+            self._by_kind.setdefault(event.kind, []).append(event)
 
     @property
     def world(self) -> World:
@@ -86,7 +92,7 @@ class Commit:
 
     def of(self, kind: EventKind) -> list[LedgerEvent]:
         """Return the events of a kind."""
-        return [event for event in self.events if event.kind is kind]
+        return self._by_kind.get(kind, [])
 
     def looks_held(self, lease: Lease) -> bool:
         """Return whether the actor could see that a lease is held, at its last read and at its write."""
@@ -383,30 +389,26 @@ class Checkers:
             actor=actor, rows=rows, events=events, before=before, view=observer.view, version=version, observer=observer
         )
         for checker in AFTER_COMMITS:
-            self._run(checker.__name__, partial(checker, commit))
+            self._run(checker, commit)
         self.removed()
 
     def removed(self) -> None:
         """Check after a file was removed."""
         for checker in (no_file_of_a_run_is_gone, no_needed_row_is_deleted):
-            self._run(checker.__name__, partial(checker, self.observer.world, self.observer.view))
+            self._run(checker, self.observer.world, self.observer.view)
 
     def read(self, view: LedgerView, *, newest: int, at: int | None) -> None:
         """Check what a reader sees; `newest` is the newest version that the same reader has seen."""
         observer = self.observer
-        self._run(
-            a_reader_sees_a_published_state.__name__, lambda: a_reader_sees_a_published_state(observer, view, at=at)
-        )
+        self._run(a_reader_sees_a_published_state, observer, view, at=at)
         if at is None:
-            self._run(
-                a_reader_never_goes_back.__name__, lambda: a_reader_never_goes_back(observer.world, view, newest=newest)
-            )
+            self._run(a_reader_never_goes_back, observer.world, view, newest=newest)
 
-    def _run(self, name: str, check: Callable[[], None]) -> None:
+    def _run(self, checker: Callable[P, None], *arguments: P.args, **named: P.kwargs) -> None:
         try:
-            check()
+            checker(*arguments, **named)
         except Exception as error:  # a broken ledger may also break the product's views
-            self.violation = self.violation or Violation(name, str(error) or repr(error))
+            self.violation = self.violation or Violation(checker.__name__, str(error) or repr(error))
             raise self.violation from error
 
 

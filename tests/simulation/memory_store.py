@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
 
 from jobs.ledger.chain import Row
 from jobs.ledger.head import Head
@@ -15,7 +14,7 @@ from tests.simulation.actors import Actor
 class MemoryTable:
     """The commits of a ledger, version 1 first, and all stored heads. A version without rows is a compaction."""
 
-    commits: list[list[dict[str, Any]]] = field(default_factory=list)
+    commits: list[Sequence[Row]] = field(default_factory=list)
     heads: list[Head] = field(default_factory=list)
 
     @property
@@ -82,9 +81,9 @@ class MemoryStore:
         self.access.refreshed()
         return version
 
-    def read(self, *, after: int) -> list[dict[str, Any]]:
+    def read(self, *, after: int) -> list[Row]:
         version = self._versions[self.access.actor()]
-        return [dict(row) for rows in self.table.commits[after:version] for row in rows]
+        return [row for rows in self.table.commits[after:version] for row in rows]
 
     def create(self) -> None:
         """The table always exists."""
@@ -97,7 +96,7 @@ class MemoryStore:
         if len(self.table.commits) != self._versions[actor]:
             self.access.faulted("lost race")
             raise ConflictError("the version is there already")
-        self.table.commits.append([dict(row) for row in rows])
+        self.table.commits.append(rows)
         self.access.committed(rows)
         if self.access.happens("commit of unknown outcome", self.rates.ambiguous):
             raise ConflictError("no answer; it was written")

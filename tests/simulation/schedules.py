@@ -205,7 +205,8 @@ def _next(world: World, rng: Random) -> Actor | None:
         if until_ms <= world.elapsed_ms or pid not in world.alive:
             del world.paused_until_ms[pid]
             world.fault("process that comes back" if pid in world.alive else "process killed while paused")
-    ready = [actor for actor in world.actors if actor.is_dead or _may_run(world, actor)]
+    paused = world.paused_until_ms
+    ready = [actor for actor in world.actors if actor.is_dead or (actor.pid not in paused and actor.is_ready())]
     return rng.choice(ready) if ready else None
 
 
@@ -278,8 +279,7 @@ def _alone(world: World, checkers: Checkers, work: Callable[[Actor], None]) -> N
     world.kinds[actor.pid] = HUMAN
     while not actor.done:
         world.pass_time(1)
-        ready = [other for other in world.actors if _may_run(world, other)]
-        step(world, checkers, ready[-1])
+        step(world, checkers, next(other for other in reversed(world.actors) if _may_run(world, other)))
     while world.actors:
         step(world, checkers, world.actors[0])
     if actor.error is not None:

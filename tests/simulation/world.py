@@ -5,7 +5,7 @@ Only Delta, Spark, clocks and threads are replaced. All decisions are those of t
 
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
@@ -22,7 +22,7 @@ from jobs.ledger.view import LedgerView, Request
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slices_between
 from jobs.planning.log_state import LogState
-from jobs.planning.request_context import RequestContext, open_request_context
+from jobs.planning.request_context import RequestContext
 from jobs.replay.orders import ReplayOrder
 from jobs.runs import SETTLED, CheckResult, Counts, LogCoordinates, RunResult, Slice, Verdict
 from tests.simulation.actors import Actor
@@ -50,6 +50,7 @@ FILES = {
 """The pipeline files: by spec, rule for settled windows, and retention."""
 PLAIN = PIPELINES[PIPELINE]
 SLICES = slices_between(PLAIN, FIRST_MS, FIRST_MS + DAYS * DAY_MS)
+NUMBERS = {slice_: number for number, slice_ in enumerate(SLICES)}
 FIRST_ERASURE = 1_000
 TRACED = 400
 """The trace keeps so many of the last steps."""
@@ -82,6 +83,7 @@ class World:
     written: dict[str, LeftoverFile] = field(default_factory=dict)  # the same, and the files that were removed
     named: set[str] = field(default_factory=set)  # the paths that the newest versions of the tables name
     places: dict[str, Attempt] = field(default_factory=dict)  # path -> the attempt at a slice whose rows it has
+    paths: dict[tuple[str, Attempt], tuple[str, ...]] = field(default_factory=dict)  # table, attempt -> its `places`
     deleted: dict[str, int] = field(default_factory=dict)  # path -> when its rows were deleted
     faults: Counter[str] = field(default_factory=Counter)
     trace: deque[tuple[str, str]] = field(default_factory=lambda: deque(maxlen=TRACED))
@@ -175,8 +177,9 @@ class World:
     def request_context(self, actor: Actor, text: str) -> RequestContext:
         """The context of one process."""
         place = {"host": actor.host, "boot_id": "b", "pid_namespace": "n"}
-        return replace(
-            open_request_context(FILES[text, self.rule, self.retention], LAKE, now_ms=self.clock_of(actor)),
+        return RequestContext(
+            pipeline=FILES[text, self.rule, self.retention],
+            lake=LAKE,
             ledger=self.ledger(actor),
             new_id=self.new_id,
             holder=Holder(**place, pid=actor.pid, start_ticks=1),
@@ -214,13 +217,11 @@ class World:
 
     def has_rows(self, table: str, slice_id: str, attempt_id: str) -> bool:
         """Return whether a table has the rows of an attempt at a slice."""
-        return any(
-            path.startswith(f"{table}/") and self.places[path] == (slice_id, attempt_id) and path in self.files
-            for path in self.named
-        )
+        paths = self.paths.get((table, (slice_id, attempt_id)), ())
+        return any(path in self.named and path in self.files for path in paths)
 
     def coordinates(self, slice_: Slice) -> LogCoordinates:
-        amounts = self.log[SLICES.index(slice_)]
+        amounts = self.log[NUMBERS[slice_]]
         erased = [version for version, own in self.erased.items() if own == slice_]
         commits = (*range(len(amounts)), *erased)
         return LogCoordinates(
@@ -229,7 +230,8 @@ class World:
 
     def write_file(self, table: str, attempt_id: str, slice_id: str = "") -> str:
         path = f"{table}/attempt_id={attempt_id}/{len(self.files)}-{self.new_id()}"
-        self.places[path] = slice_id, attempt_id
+        self.places[path] = place = slice_id, attempt_id
+        self.paths[table, place] = (*self.paths.get((table, place), ()), path)
         self.files[path] = self.written[path] = LeftoverFile(
             path=path, table=table, attempt_id=attempt_id, bytes=1, modified_ms=self.now_ms
         )
@@ -252,7 +254,7 @@ class MemoryReplayer:
         self.world.refuse_erased(order.slices, order.known_log)
         results, state = [], order.state_before
         for slice_ in order.slices:
-            amounts = list(self.world.log[SLICES.index(slice_)])
+            amounts = list(self.world.log[NUMBERS[slice_]])
             log = self.world.coordinates(slice_)
             results.append(
                 result_of(order.pipeline, slice_, amounts, state=state, attempt_id=order.attempt_id, log=log)

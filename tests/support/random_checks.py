@@ -19,6 +19,7 @@ TEXTS = ["", "a", "A1", "b\n", "é", "12", "a b", "EWR", "JFK", "\U0001f600", "'
 REGEXES = ["^[A-Z]{3}$", "^a", "a|b", r"\d", r"^\w+$", ".", "^$", "[^a-z]", r"(a)\1", "é", "(?i)ewr", "a{2,}", r"\s"]
 REALS = [0.0, -0.0, 1.0, 1.5, -2.25, 3.0, float("nan"), float("inf"), 1e300, 0.1, 2.0]
 WHOLES = [0, 1, 2, 3, -1, 5, 7, 100, 2**53 + 1, -(2**62)]
+BEYOND_DOUBLES = [1234567890123456789001, 1234567890123456789002, 100 * (2**53 + 1)]
 TYPES: Mapping[str, tuple[pa.DataType, Callable[[random.Random], Any]]] = {
     "s": (pa.string(), lambda chance: chance.choice(TEXTS)),
     "u": (pa.string(), lambda chance: chance.choice(TEXTS) + chance.choice(TEXTS)),
@@ -36,6 +37,8 @@ TYPES: Mapping[str, tuple[pa.DataType, Callable[[random.Random], Any]]] = {
     ),
     "d": (pa.date32(), lambda chance: (START + timedelta(days=chance.randrange(3))).date()),
     "z": (pa.decimal128(9, 2), lambda chance: Decimal(chance.choice([0, 110, 100, 50, 29, -225])).scaleb(-2)),
+    "k": (pa.decimal128(38, 2), lambda chance: Decimal(chance.choice([*BEYOND_DOUBLES, 110, 100, 29])).scaleb(-2)),
+    "j": (pa.decimal128(38, 3), lambda chance: Decimal(chance.choice([*BEYOND_DOUBLES, 110, 100, 29])).scaleb(-2)),
     "h": (pa.float32(), lambda chance: chance.choice([0.5, -1.0, float("nan"), float("inf")])),
     "o": (pa.binary(), lambda chance: chance.choice([b"", b"\xff", b"a"])),
     "l": (pa.list_(pa.float64()), lambda chance: chance.choice([[], [float("nan")], [None, 1.0]])),
@@ -110,8 +113,8 @@ def _fitting_column(chance: random.Random, kind: str) -> str:
     if "length" in kind or "regex" in kind:
         return chance.choice("su")
     if any(word in kind for word in ("max", "min_to", "mean", "median", "stdev", "sum")):
-        return chance.choice("xynmwz")
-    return chance.choice("susxynmwbctdz")
+        return chance.choice("xynmwzk")
+    return chance.choice("susxynmwbctdzk")
 
 
 def _bounds(chance: random.Random, kind: str, column: str | None) -> dict[str, Any]:
@@ -138,7 +141,7 @@ def _fitting_set(chance: random.Random, column: str) -> dict[str, Any]:
 
 def _alike(chance: random.Random, count: int) -> list[str]:
     """Return different columns, often of the same kind."""
-    among = chance.choice(["su", "xy", "nmw", "bc", "tvd", "xnz", "".join(TYPES)])
+    among = chance.choice(["su", "xy", "nmw", "bc", "tvd", "xnz", "kj", "kjzmx", "".join(TYPES)])
     chosen = chance.sample(among, min(count, len(among)))
     return chosen if len(chosen) == count else chance.sample(list(TYPES), count)
 

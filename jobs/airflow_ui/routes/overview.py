@@ -1,5 +1,7 @@
 """The page of all pipelines, and what the card on Airflow's Home page asks for."""
 
+from collections.abc import Sequence
+
 from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, JSONResponse
@@ -9,12 +11,12 @@ from jobs.airflow_ui.rendering import NO_STORE, page
 from jobs.plain_text import escaped, shortened
 from jobs.review import links
 from jobs.review.freshness import freshness_line
-from jobs.review.pages.state import Cause, PipelineState, pipeline_state
+from jobs.review.pages.state import Cause, FailedSlice, PipelineState, pipeline_state
 from windowlib.errors import HindcastError
 
 router = APIRouter()
 MAX_NAMED = 3
-TAGS = {Cause.HELD: "held", Cause.HOLD: "held", Cause.CHANGED: "changed", Cause.LATE: "late"}
+TAGS = {Cause.HELD: "held", Cause.HOLD: "held", Cause.FAILED: "failed", Cause.CHANGED: "changed", Cause.LATE: "late"}
 
 
 @router.get("/")
@@ -75,13 +77,19 @@ def _states(shown: Visible) -> tuple[list[PipelineState], dict[str, str]]:
 def _why(state: PipelineState) -> str:
     match state.cause:
         case Cause.HELD:
-            named = ", ".join(slice_.slice_id for slice_ in state.held[:MAX_NAMED])
-            more = f" and {len(state.held) - MAX_NAMED} more" if len(state.held) > MAX_NAMED else ""
-            return f"{named}{more}: {state.held[0].reason}"
+            return _why_failed(state.held)
+        case Cause.FAILED:
+            return _why_failed(state.failed)
         case Cause.LATE if state.repair is not None:
             return state.repair.reason
         case _:
             return state.hold or ". ".join(state.changes.sentences)
+
+
+def _why_failed(slices: Sequence[FailedSlice]) -> str:
+    named = ", ".join(slice_.slice_id for slice_ in slices[:MAX_NAMED])
+    more = f" and {len(slices) - MAX_NAMED} more" if len(slices) > MAX_NAMED else ""
+    return f"{named}{more}: {slices[0].reason}"
 
 
 def _path(state: PipelineState) -> str:

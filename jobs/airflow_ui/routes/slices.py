@@ -17,6 +17,7 @@ from jobs.airflow_ui.rendering import NO_STORE, page
 from jobs.airflow_ui.tables import Cells, cells_of
 from jobs.ledger.view import StagedRun
 from jobs.pipeline.slices import slice_of_id
+from jobs.planning.change_sentences import told_changes
 from jobs.reading.plain_values import column_values
 from jobs.reading.stored_rows import StoredRuns
 from jobs.reading.stored_tables import spec_of
@@ -28,6 +29,7 @@ from jobs.review.pages.plots import output_plots
 from jobs.review.pages.row_filters import Comparison, Filter
 from jobs.review.pages.row_pages import RowsAsk, RowsPage, RunRows
 from jobs.review.pages.slice_page import CheckLine, SlicePage, choose_run, row_tables, slice_page, table_title
+from jobs.review.pages.state import awaited
 from jobs.review.pages.window_page import window_addresses
 from jobs.review.report.collect import Part, collect_view
 from jobs.runs import Slice
@@ -87,7 +89,10 @@ def one_slice(
     shown = choose_run(context.view, slice_.slice_id, run)
     part = Part(count=1, last=slice_.slice_id, late_rows=0)
     rows = collect_view(context.lake, context.published_pipeline, context.view, part=part)
-    made = slice_page(context.view, slice_, shown=shown, rows=rows)
+    work, view = context.request_context, context.view
+    waits = awaited(work, view)
+    waits = waits if waits is not None and waits.slice == slice_ else None
+    made = slice_page(view, slice_, shown=shown, rows=rows, is_awaited=waits is not None)
     problem = None
     drawn = StoredParts()
     try:
@@ -100,6 +105,8 @@ def one_slice(
         "p": made,
         "stored": drawn,
         "problem": problem,
+        "waits": waits,
+        "is_changed": slice_.slice_id in (told_changes(work, view).slices or ()),
         "dag_runs": dag_runs_of(context.view, slice_.slice_id),
         "feeds": feeds,
         "lineage": None if shown is None else lineage_of(context.lake, context.pipeline, context.view, run=shown),

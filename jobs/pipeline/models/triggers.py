@@ -12,6 +12,7 @@ _MAY_FINISH: Final = frozenset({
     "after_watermark", "any_of", "all_of", "each_of", "or_finally", "after_count", "after_processing_time_ms",
     "function",
 })  # fmt: skip
+_AT_AN_END: Final = frozenset({"never", "end_of_stream", "event_time", "processing_time", "default"})
 
 
 class ContinuousGrammar(GrammarModel):
@@ -106,6 +107,21 @@ class TriggerGrammar(Choice):
         """Whether it may fire for the last time, and drop later records of a window that has no end."""
         inner = self.timeout.trigger if self.timeout is not None else self.purging
         return self.kind in _MAY_FINISH if inner is None else inner.may_finish
+
+    @property
+    def fires_without_an_end(self) -> bool:
+        """Whether it may fire in a window that has no end. Triggers at the end of a window or of the input do not."""
+        if self.timeout is not None:
+            return True
+        if self.after_watermark is not None:
+            early = self.after_watermark.early
+            return early is not None and early.fires_without_an_end
+        if self.each_of is not None:  # the second one waits for the first
+            return self.each_of[0].fires_without_an_end
+        if self.all_of is not None:
+            return all(part.fires_without_an_end for part in self.all_of)
+        parts = self.parts()
+        return any(part.fires_without_an_end for part in parts) if parts else self.kind not in _AT_AN_END
 
     @property
     def needs_clock(self) -> bool:

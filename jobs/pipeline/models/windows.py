@@ -187,8 +187,6 @@ class EvictorGrammar(Choice):
 AssignerGrammar = Tumbling | Sliding | Session | DynamicSession | CountWindow | Nothing
 ASSIGNERS: Final = ("tumbling", "sliding", "session", "dynamic_session", "count", "global_")
 FRONT_ENDS: Final = ("storm", "atlas")
-_AT_AN_END: Final = ("never", "end_of_stream", "event_time", "processing_time", "default")
-"""The triggers that fire at the end of a window or of the input, or never."""
 _SETTINGS: Final = (
     "time",
     "trigger",
@@ -250,13 +248,11 @@ class WindowsGrammar(Choice):
         return self
 
     @model_validator(mode="after")
-    def _fires_without_an_end(self, info: ValidationInfo) -> Self:
+    def _global_windows_fire(self, info: ValidationInfo) -> Self:
         trigger = self.trigger
-        while trigger is not None and trigger.purging is not None:
-            trigger = trigger.purging
-        if self.global_ is None or is_stored(info) or (trigger is not None and trigger.kind not in _AT_AN_END):
+        if self.global_ is None or is_stored(info) or (trigger is not None and trigger.fires_without_an_end):
             return self
-        kind = "no trigger" if trigger is None else trigger.kind
+        kind = "no trigger" if trigger is None else TriggerGrammar.model_fields[trigger.kind].alias or trigger.kind
         raise ValueError(
             f"trigger: found {kind}; a global window never ends, so it would never fire; write another trigger, such "
             "as trigger: {count: 100}"

@@ -104,7 +104,7 @@ def _past_of(check: CheckResult, run: StagedRun, past: Sequence[tuple[StagedRun,
     values = [
         (former.result.slice, point.value)
         for (former, _), point in zip(past, trend.points, strict=False)
-        if point.value is not None and former.waiver is None and former.result.counts.read
+        if point.value is not None and former.waiver is None and former.is_publishable and former.result.counts.read
     ]
     ranges = [_usual("the last {}", [value for _, value in values], least=MIN_VALUES)]
     if (day := run.result.slice.day) is not None:

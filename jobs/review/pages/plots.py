@@ -20,11 +20,13 @@ if TYPE_CHECKING:
 
 MAX_POINTS = 120
 MAX_PLOTS = 12
+_WINDOW = ("window_start", "window_end")
+_PANE = ("fired_rank", "pane_index")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlotPoint:
-    """The panes whose windows start in one interval: the mean, least and greatest value, and how many panes."""
+    """The windows that start in one interval: the mean, least and greatest value, and how many values."""
 
     at_ms: int
     mean: float
@@ -43,8 +45,9 @@ class Plot:
 
 
 def output_plots(stored: StoredRuns, run: StagedRun, *, most: int = MAX_POINTS) -> tuple[Plot, ...]:
-    """Return a plot for each numeric output of a run's panes; none of windows without bounds in time.
+    """Return a plot for each numeric output of a run's windows; none of windows without bounds in time.
 
+    A window has the value of its newest pane, or of each pane if panes have only the records since the pane before.
     There is none either if the run has more than `MAX_SEARCHED` panes.
 
     Raises:
@@ -54,11 +57,26 @@ def output_plots(stored: StoredRuns, run: StagedRun, *, most: int = MAX_POINTS) 
         return ()
     spec = spec_of(stored.view, run)
     wanted = spec.output_columns
-    rows = stored.read(WINDOW_OUTPUTS, [run], ("window_start", "kind", *wanted))
+    keys = (
+        () if spec.windows is None or spec.windows.accumulation == "discarding" else (*spec.log.key_columns, *_WINDOW)
+    )
+    rows = stored.read(WINDOW_OUTPUTS, [run], ("window_start", "kind", *wanted, *keys, *(_PANE if keys else ())))
+    rows = newest_panes(rows, keys) if keys else rows
     names = [name for name in wanted if name in rows.column_names and _is_numeric(rows.schema.field(name).type)]
     if not rows.num_rows or not names or rows["window_start"].null_count == rows.num_rows:
         return ()
     return plots_of(rows, names[:MAX_PLOTS], every_ms=_every_ms(spec), most=most)
+
+
+def newest_panes(rows: "pa.Table", keys: Sequence[str]) -> "pa.Table":
+    """Return the newest result of each window, which has replaced the panes before; `keys` tell windows apart."""
+    place, newest = (", ".join(map(quote_duckdb, names)) for names in (keys, _PANE))
+    sql = (
+        "SELECT * FROM rows WHERE kind = 'result' QUALIFY "  # noqa: S608 -- the names are quoted
+        f"row_number() OVER (PARTITION BY {place} ORDER BY ({newest}) DESC) = 1"
+    )
+    with ArrowSql() as opened:
+        return opened.query({"rows": rows}, sql)
 
 
 def plots_of(rows: "pa.Table", names: Sequence[str], *, every_ms: int | None, most: int) -> tuple[Plot, ...]:

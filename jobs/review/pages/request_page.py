@@ -1,7 +1,7 @@
 """The content of the page of one request: what was asked, how far it is, each slice, and what became of it."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from jobs.planning.event_time_progress import EventTimeProgress, left_as_they_ar
 from jobs.planning.request_context import RequestContext
 from jobs.review.pages.slice_page import CheckLine, check_lines
 from jobs.review.pages.state import HeldSlice, OpenRequest, held_of, open_request
+from jobs.review.report.checks import counted_facts, unseen_facts
 from jobs.review.report.model import Status, status_of
 from jobs.runs import Counts, Slice
 from windowlib.errors import HindcastError
@@ -26,13 +27,17 @@ MAX_LINES = 400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestLine:
-    """One slice of the request. `effect` tells what its publication changes, or why it has no run yet."""
+    """One slice of the request. `effect` tells what its publication changes, or why it has no run yet.
+
+    `facts` tell whether a slice that is not published is warned or empty.
+    """
 
     slice_id: str
     status: Status
     run_id: str | None
     counts: Counts | None
     effect: str
+    facts: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +67,7 @@ class RequestPage:
     lines: tuple[RequestLine, ...]
     slice_count: int
     statuses: tuple[tuple[Status, int], ...]
+    staged_facts: str
     ended: tuple[str, ...]
     progress: EventTimeProgress
     last_staged: str | None
@@ -100,6 +106,7 @@ def request_page(work: RequestContext, view: LedgerView, request: Request, *, pl
         checks=tuple(_held_checks(view, held_slice) for held_slice in held[:MAX_HELD]),
         lines=tuple(lines[:MAX_LINES]),
         slice_count=len(lines),
+        staged_facts=counted_facts(line.facts for line in lines),
         statuses=tuple((status, counted[status]) for status in Status if counted[status]),
         ended=_ended(view, request),
         progress=progress_of(work.pipeline, view, request, planned=planned if now.workers else None),
@@ -127,12 +134,14 @@ def _line(slice_: Slice, view: LedgerView, request: Request, *, why: str | None)
     if run is None:
         effect = why or ("not replayed yet" if request.is_open else "the request ended before it was replayed")
         return RequestLine(slice_id=slice_.slice_id, status=Status.MISSING, run_id=None, counts=None, effect=effect)
+    status = status_of(run, seen=view.published.get(slice_.slice_id))
     return RequestLine(
         slice_id=slice_.slice_id,
-        status=status_of(run, seen=view.published.get(slice_.slice_id)),
+        status=status,
         run_id=run.result.run_id,
         counts=run.result.counts,
         effect=_effect(view, run),
+        facts=unseen_facts(run) if status is Status.STAGED else (),
     )
 
 

@@ -120,7 +120,9 @@ def choose_run(view: LedgerView, slice_id: str, run_id: str | None) -> StagedRun
     return chosen[-1]
 
 
-def slice_page(view: LedgerView, slice_: Slice, *, shown: StagedRun | None, rows: ReportRows) -> SlicePage:
+def slice_page(
+    view: LedgerView, slice_: Slice, *, shown: StagedRun | None, rows: ReportRows, is_awaited: bool = False
+) -> SlicePage:
     """Return the page of a slice.
 
     Args:
@@ -128,6 +130,7 @@ def slice_page(view: LedgerView, slice_: Slice, *, shown: StagedRun | None, rows
         slice_: the slice.
         shown: the run that the page is about, of `choose_run`.
         rows: the rows of the report for this slice, for texts and commands.
+        is_awaited: whether the schedule waits for the records of the slice.
     """
     runs = [run for run in view.runs.values() if run.result.slice.slice_id == slice_.slice_id]
     seen = view.published.get(slice_.slice_id)
@@ -135,7 +138,7 @@ def slice_page(view: LedgerView, slice_: Slice, *, shown: StagedRun | None, rows
     place = ids.index(slice_.slice_id) if slice_.slice_id in ids else None
     return SlicePage(
         slice=slice_,
-        status=status_of(shown, seen=seen),
+        status=status_of(shown, seen=seen, is_awaited=is_awaited),
         starts=instant(slice_.start_ms),
         ends=instant(slice_.end_ms),
         run=shown,
@@ -218,7 +221,7 @@ def check_lines(view: LedgerView, run: StagedRun | None) -> tuple[CheckLine, ...
 
 
 _TITLES = {
-    WINDOW_OUTPUTS: "windows",
+    WINDOW_OUTPUTS: "outputs of windows",
     LATE_RECORDS: "late records",
     UNASSIGNED_RECORDS: "unassigned records",
     INVALID_RECORDS: "invalid records",

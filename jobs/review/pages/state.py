@@ -6,6 +6,7 @@ from enum import Enum
 
 from expectations.formatting import instant
 from jobs.ledger.publications import standing
+from jobs.ledger.run_projection import failing_in_sight
 from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
 from jobs.pipeline.slices import past_end, show_ms, slice_grid
 from jobs.plain_text import counted
@@ -21,27 +22,33 @@ from windowlib.errors import HindcastError, SpecError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeldSlice:
-    """A slice whose run stops the publication of an open request. `reasons` are the failed checks in words."""
+class FailedSlice:
+    """A slice whose run has an error, or a failed check that nobody has waived. `reasons` are the checks in words."""
 
     slice_id: str
     run_id: str
-    request_id: str
     verdict: Verdict
-    since_ms: int
     reasons: tuple[str, ...]
+
+    @property
+    def reason(self) -> str:
+        """The first reason, and how many others there are."""
+        more = len(self.reasons) - 1
+        others = f", and {counted(more, 'more check')}" if more else ""
+        return f"{self.reasons[0]}{others}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldSlice(FailedSlice):
+    """A failed slice whose run stops the publication of an open request."""
+
+    request_id: str
+    since_ms: int
 
     @property
     def since(self) -> str:
         """Since when the request has the run."""
         return instant(self.since_ms)
-
-    @property
-    def reason(self) -> str:
-        """Why the slice is held: the first reason, and how many others there are."""
-        more = len(self.reasons) - 1
-        others = f", and {counted(more, 'more check')}" if more else ""
-        return f"{self.reasons[0]}{others}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +97,7 @@ class Cause(Enum):
 
     HELD = "held slices"
     HOLD = "a rollback holds the chain"
+    FAILED = "published slices with failed checks"
     CHANGED = "changed slices"
     LATE = "a proposed late repair"
 
@@ -98,6 +106,7 @@ class Cause(Enum):
 class PipelineState:
     """One pipeline on the overview. `sees` tells the slices that readers see; `watermark` how far these have come.
 
+    `failed` are the slices that readers see although they failed.
     `changes` are the published slices whose records in the log are others now. `ended` tells that the log has ended,
     `holes` which slices before the head are left out.
     `awaits` is what the schedule waits for. `repair` is a late repair that is proposed.
@@ -112,6 +121,7 @@ class PipelineState:
     newest: str | None
     hold: str | None
     held: tuple[HeldSlice, ...]
+    failed: tuple[FailedSlice, ...]
     requests: tuple[OpenRequest, ...]
     changes: ToldChanges
     ended: str | None = None
@@ -125,6 +135,7 @@ class PipelineState:
         causes = {
             Cause.HELD: bool(self.held),
             Cause.HOLD: bool(self.hold),
+            Cause.FAILED: bool(self.failed),
             Cause.CHANGED: bool(self.changes.waits),
             Cause.LATE: self.repair is not None,
         }
@@ -143,6 +154,8 @@ class PipelineState:
                 return f"{counted(len(self.held), 'slice')} held"
             case Cause.HOLD:
                 return "chain held"
+            case Cause.FAILED:
+                return f"{counted(len(self.failed), 'published slice')} with failed checks"
             case Cause.CHANGED:
                 return f"{counted(self.changes.waits, 'slice')} changed"
             case Cause.LATE:
@@ -155,6 +168,18 @@ def held_slices(view: LedgerView) -> tuple[HeldSlice, ...]:
     """Return the slices that stop the publication of open requests, oldest first. A slice is listed once."""
     by_id = {held.slice_id: held for request in view.awaited_requests() for held in _held(view, request)}
     return tuple(by_id[slice_id] for slice_id in sorted(by_id))
+
+
+def _failed(view: LedgerView) -> tuple[FailedSlice, ...]:
+    return tuple(
+        FailedSlice(
+            slice_id=run.result.slice.slice_id,
+            run_id=run.result.run_id,
+            verdict=run.verdict,
+            reasons=stop_reasons(run),
+        )
+        for run in failing_in_sight(view)
+    )
 
 
 def pipeline_state(work: RequestContext, view: LedgerView) -> PipelineState:
@@ -173,6 +198,7 @@ def pipeline_state(work: RequestContext, view: LedgerView) -> PipelineState:
         newest=_newest(view),
         hold=_hold(view),
         held=held_slices(view),
+        failed=_failed(view),
         changes=told_changes(work, view),
         ended=past_end(on_chain.pipeline, work.ledger.now_ms()),
         holes=tuple(hole.sentence for hole in holes(on_chain, view)),

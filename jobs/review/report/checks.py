@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -129,6 +129,18 @@ def held_slices(rows: ReportRows) -> tuple[Held, ...]:
         if run is not None and run.verdict in {Verdict.FAIL, Verdict.ERROR}:
             held.append(_held(run, rows))
     return tuple(held)
+
+
+def unseen_facts(run: "StagedRun") -> list[str]:
+    """Return what the status "not published" of a run does not tell: `warned`, `empty`."""
+    facts = {"warned": run.verdict is Verdict.WARN, "empty": not run.result.counts.read}
+    return [fact for fact, is_so in facts.items() if is_so]
+
+
+def counted_facts(facts: Iterable[Sequence[str]]) -> str:
+    """Return how many of some unpublished runs have which of these facts: `9 of them warned, 2 of them empty`."""
+    counted = Counter(fact for of_run in facts for fact in of_run)
+    return ", ".join(f"{number:,} of them {fact}" for fact, number in counted.items())
 
 
 @lru_cache(maxsize=65_536)

@@ -37,10 +37,10 @@ def bound_text(at_ms: int, rows: ReportRows) -> str:
     return at.replace(tzinfo=None).isoformat(timespec="hours" if rows.every_ms % HOUR_MS == 0 else "minutes")
 
 
-def commands(rows: ReportRows, waive: str | None) -> tuple[Command, ...]:
+def commands(rows: ReportRows, waive: str | None = None, *, is_held: bool = False) -> tuple[Command, ...]:
     """Return the commands that replay the whole range and show it, and that publish what is not published.
 
-    With `waive`, that command comes before.
+    With `waive`, that command comes before. `is_held`: it waives a slice that stops a publication.
     """
     if not rows.slices:
         return (Command(line=_line(rows, "plan"), purpose="Shows which slices would be replayed, and why."),)
@@ -62,7 +62,7 @@ def commands(rows: ReportRows, waive: str | None) -> tuple[Command, ...]:
     ]
     if waive is not None:
         made.append(Command(line=waive, purpose="Waives a failed run. The ledger stores who did it and why."))
-    after = "After the waiver, publishes" if waive is not None else "Publishes"
+    after = "After the waiver, publishes" if is_held else "Publishes"
     made += [
         Command(line=_of_request(rows, "publish", request), purpose=f"{after} all slices of the request at once.")
         for request in _waiting(rows)[:MAX_PUBLISHED]

@@ -10,7 +10,7 @@ from itertools import pairwise
 from expectations.formatting import duration, instant, percent
 from jobs.ledger.view import StagedRun
 from jobs.plain_text import counted
-from jobs.review.report.checks import CheckTrend, Held, held_slices, trends
+from jobs.review.report.checks import CheckTrend, Held, counted_facts, held_slices, trends, unseen_facts
 from jobs.review.report.commands import Command, bound_text, commands
 from jobs.review.report.rows import LATE_EDGES_MS, ReportRows
 from jobs.runs import Counts, Slice, Verdict, optional_fates
@@ -67,8 +67,8 @@ _MEANINGS = {
     Status.PASS: "every check passed; readers see the run",
     Status.WARN: "a check failed whose severity does not stop publication; readers see the run",
     Status.WAIVED: "a check failed, and a person let the run pass with a reason",
-    Status.FAIL: "a check failed; the run is held until it is waived or a rerun passes",
-    Status.ERROR: "a check itself failed, or two attempts differ; the result is unknown, and the run is held",
+    Status.FAIL: "a check failed; a run that readers do not see is held until it is waived or a rerun passes",
+    Status.ERROR: "a check itself failed, or two attempts differ; the result is unknown",
     Status.STAGED: "replayed, and no check stops its publication; readers do not see the run",
     Status.EMPTY: "the log had no record of the slice; readers see a run without records",
     Status.AWAITED: "over, and not complete in the log; the schedule waits for it",
@@ -115,8 +115,8 @@ class SliceLine:
         if self.run is None:
             return f"{self.slice_id}: {self.status.label}"
         seen = "published" if self.is_published else "readers see an older run" if self.is_replaced else "not published"
-        states = [self.status.label] if self.status is Status.STAGED else [self.status.label, seen]
-        return f"{self.slice_id}: {', '.join(states)}; {at_a_glance(self.run.result.counts)}"
+        states = unseen_facts(self.run) if self.status is Status.STAGED else [seen]
+        return f"{self.slice_id}: {', '.join((self.status.label, *states))}; {at_a_glance(self.run.result.counts)}"
 
     @property
     def about(self) -> str:
@@ -163,11 +163,17 @@ class ReportModel:
     listed: tuple[SliceLine, ...]
     periods: tuple[Period, ...]
     held: tuple[Held, ...]
+    failed: tuple[Held, ...]
     waived: tuple[Held, ...]
     held_left_out: int
     checks: tuple[CheckTrend, ...]
     late: LateSummary | None
     commands: tuple[Command, ...]
+
+    @property
+    def staged_facts(self) -> str:
+        """How many of the slices that are not published are warned or empty."""
+        return counted_facts(unseen_facts(line.run) for line in self.lines if line.run and line.status is Status.STAGED)
 
     @property
     def optional_fates(self) -> tuple[str, ...]:
@@ -185,7 +191,8 @@ def build_model(rows: ReportRows) -> ReportModel:
     lines = tuple(_line(slice_, rows) for slice_ in rows.slices)
     counted = Counter(line.status for line in lines)
     stopped = held_slices(rows)
-    held = tuple(held for held in stopped if held.waiver is None)
+    held = tuple(held for held in stopped if held.waiver is None and not held.is_published)
+    failed = tuple(held for held in stopped if held.waiver is None and held.is_published)
     waived = tuple(held for held in stopped if held.waiver is not None)
     listed, others = _choose_listed(lines)
     headline, healthy = _headline(rows, lines, counted)
@@ -194,7 +201,7 @@ def build_model(rows: ReportRows) -> ReportModel:
         title=f"Hindcast: {rows.pipeline}",
         headline=headline,
         is_healthy=healthy,
-        sentences=_sentences(rows, counted),
+        sentences=_sentences(rows, held=held, failed=failed),
         as_of=instant(rows.as_of_ms) if rows.as_of_ms is not None else "nothing has happened yet",
         published_range=_published_range(rows),
         totals=total(line.run.result.counts for line in lines if line.run),
@@ -203,12 +210,19 @@ def build_model(rows: ReportRows) -> ReportModel:
         listed=listed,
         periods=_periods(others),
         held=held[:MAX_HELD],
+        failed=failed[:MAX_HELD],
         waived=waived[:MAX_HELD],
-        held_left_out=max(0, len(held) - MAX_HELD) + max(0, len(waived) - MAX_HELD),
+        held_left_out=sum(len(cards[MAX_HELD:]) for cards in (held, failed, waived)),
         checks=trends(rows),
         late=_late(rows),
-        commands=commands(rows, next((slice_.waive for slice_ in held if slice_.verdict is Verdict.FAIL), None)),
+        commands=_commands(rows, next((card for card in (*held, *failed) if card.verdict is Verdict.FAIL), None)),
     )
+
+
+def _commands(rows: ReportRows, stopped: Held | None) -> tuple[Command, ...]:
+    if stopped is None:
+        return commands(rows)
+    return commands(rows, stopped.waive, is_held=not stopped.is_published)
 
 
 def _line(slice_: Slice, rows: ReportRows) -> SliceLine:
@@ -236,10 +250,12 @@ def _headline(rows: ReportRows, lines: Sequence[SliceLine], counted: Mapping[Sta
         why = "by an error" if broken == len(stopped) else "by a failed check"
         errors = f", {broken:,} of them by an error" if 0 < broken < len(stopped) else ""
         return f"{_slices(len(stopped))} held {why}{errors}", False
-    ready = sum(not line.is_published for line in lines if line.run)
+    ready = [line.run for line in lines if line.run and not line.is_published]
     if rows.hold or ready:
         held = "The schedule is held after a rollback"
-        return held if rows.hold else f"{_slices(ready)} ready, but not published", False
+        return held if rows.hold else ", ".join(
+            filter(None, (f"{_slices(len(ready))} ready, but not published", counted_facts(map(unseen_facts, ready))))
+        ), False
     if counted[Status.MISSING]:
         return f"Published, with {_slices(counted[Status.MISSING])} missing in between", False
     kinds = [f"{counted[kind]:,} of them {kind.label}" for kind in (Status.WAIVED, Status.EMPTY) if counted[kind]]
@@ -247,14 +263,17 @@ def _headline(rows: ReportRows, lines: Sequence[SliceLine], counted: Mapping[Sta
     return ", ".join((which, *(kinds if len(lines) > 1 else ()))), True
 
 
-def _sentences(rows: ReportRows, counted: Mapping[Status, int]) -> tuple[str, ...]:
+def _sentences(rows: ReportRows, *, held: Sequence[Held], failed: Sequence[Held]) -> tuple[str, ...]:
     sentences = [f"Readers see {_published_range(rows)}."]
     if rows.hold:
         sentences.append(f"{rows.hold[:1].upper()}{rows.hold[1:]}.")
-    if counted[Status.FAIL]:
+    if any(card.verdict is Verdict.FAIL for card in held):
         sentences.append("A held slice can be published after a waiver with a reason, or after a rerun that passes. "
                          "Until then, readers see what they saw before.")  # fmt: skip
-    if counted[Status.ERROR]:
+    if failed:
+        sentences.append("The published slices with a failed check or an error stay published. Waive a failed check "
+                         "with a reason, or correct the log or the suite and run again.")  # fmt: skip
+    if any(card.verdict is Verdict.ERROR for card in (*held, *failed)):
         sentences.append("An error cannot be waived. Correct its cause, and replay the slice.")
     return tuple(sentences)
 

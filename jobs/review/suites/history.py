@@ -20,6 +20,7 @@ ROWS_AT_ONCE = CONTENT_ROWS
 """The rows of a table are in memory for runs with at most this many rows together, or for one larger run."""
 
 WAIVED = "a person has waived a failed check"
+FAILED = "the run fails the checks of now, or has an error"
 OTHER_SPEC = "another spec, with other columns or another meaning"
 
 
@@ -42,24 +43,24 @@ class RunHistory:
 
 
 def good_history(pipeline: str, view: LedgerView, span: Span) -> RunHistory:
-    """Return the published runs that no person had to waive, of the spec of the newest one."""
+    """Return the published runs that no person had to waive and that do not fail, of the spec of the newest one."""
     published = [view.run(run_id) for run_id in view.published.values()]
-    return _history(pipeline, view, [run for run in published if span.holds(run.result.slice)], skips_waived=True)
+    return _history(pipeline, view, [run for run in published if span.holds(run.result.slice)], skips_failed=True)
 
 
 def whole_history(pipeline: str, view: LedgerView, span: Span) -> RunHistory:
     """Return the newest run of every slice, published or held, of the spec of the newest one that is no candidate's."""
     newest = [run for run in view.newest_runs().values() if span.holds(run.result.slice)]
-    return _history(pipeline, view, newest, skips_waived=False)
+    return _history(pipeline, view, newest, skips_failed=False)
 
 
-def _history(pipeline: str, view: LedgerView, runs: Sequence[StagedRun], *, skips_waived: bool) -> RunHistory:
+def _history(pipeline: str, view: LedgerView, runs: Sequence[StagedRun], *, skips_failed: bool) -> RunHistory:
     ordered = sorted(runs, key=lambda run: run.result.slice.start_ms)
     spec = _spec_of_chain(view, ordered)
     kept: list[StagedRun] = []
     left_out: dict[str, list[str]] = {}
     for run in ordered:
-        reason = OTHER_SPEC if run.result.spec_fingerprint != spec else WAIVED if skips_waived and run.waiver else None
+        reason = OTHER_SPEC if run.result.spec_fingerprint != spec else _failure(run) if skips_failed else None
         if reason is None:
             kept.append(run)
         else:
@@ -70,6 +71,10 @@ def _history(pipeline: str, view: LedgerView, runs: Sequence[StagedRun], *, skip
         runs=tuple(kept),
         left_out={reason: tuple(names) for reason, names in sorted(left_out.items())},
     )
+
+
+def _failure(run: StagedRun) -> str | None:
+    return WAIVED if run.waiver else None if run.is_publishable else FAILED
 
 
 def _spec_of_chain(view: LedgerView, runs: Sequence[StagedRun]) -> str:

@@ -40,8 +40,8 @@ def test_each_point_tells_its_values_and_the_axes_have_labels() -> None:
     svg = drawn(Plot(name="total", points=(point(0, 5), point(1, 7)), step_ms=HOUR_MS))
     tips = [one.text for one in svg.iter("title")]
     assert tips == [
-        "1970-01-01 00:00 UTC: mean 5, from 4 to 6, 2 panes",
-        "1970-01-01 01:00 UTC: mean 7, from 6 to 8, 2 panes",
+        "1970-01-01 00:00 UTC: mean 5, from 4 to 6, 2 values",
+        "1970-01-01 01:00 UTC: mean 7, from 6 to 8, 2 values",
     ]
     labels = [one.text for one in svg.iter("text")]
     assert labels == ["4", "6", "8", "1970-01-01 00:00", "1970-01-01 00:30", "1970-01-01 01:00"]

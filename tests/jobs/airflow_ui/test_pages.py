@@ -31,7 +31,7 @@ from jobs.review import links
 from jobs.review.metrics import gauges
 from jobs.review.pages.record_page import SearchLimits, find, search_scope
 from jobs.review.pages.window_page import WindowAsk, window_page
-from jobs.runs import RunResult
+from jobs.runs import RunResult, Verdict
 from tests.jobs.airflow_ui.conftest import NOW_MS, Clients, Place
 from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, day_ms, sales
 from tests.support.fuzzing import seeds
@@ -158,6 +158,9 @@ def test_the_slice_that_the_schedule_waits_for_is_marked_on_every_page(clients: 
     text = client.get(links.pipeline_page("sales")).text
     assert 'class="c-awaited" href="/hindcast/pipelines/sales/slices/2024-01-05" title="2024-01-05: waits"' in text
     assert "<b>1 waits</b>" in text
+    own = client.get(links.slice_page("sales", "2024-01-05")).text
+    assert "The schedule waits for this slice since 2024-01-06 00:00:00 UTC: " in own
+    assert "Never replayed" not in own
     (line,) = client.get(f"{links.PREFIX}/held.json").json()["waits"]
     assert (line["title"], line["path"]) == ("sales: waits for 2024-01-05", links.pipeline_page("sales"))
     assert line["why"].startswith("since 2024-01-06 00:00:00 UTC: ")
@@ -165,6 +168,28 @@ def test_the_slice_that_the_schedule_waits_for_is_marked_on_every_page(clients: 
         text = PIPELINE.replace("slice: {by: day}", f"slice: {{by: day, last: {last}}}")
         (place.pipelines / "sales.yaml").write_text(text, encoding="utf-8")
         assert client.get(f"{links.PREFIX}/held.json").json()["waits"] == waits, "the last slice is awaited, too"
+
+
+def test_a_request_tells_warned_and_empty_slices_before_their_publication(clients: Clients, place: Place) -> None:
+    def change(result: RunResult) -> RunResult:
+        is_first = result.slice.slice_id == "2024-01-01"
+        counts = replace(result.counts, read=0) if is_first else result.counts
+        return replace(result, counts=counts, verdict=Verdict.WARN if is_first else result.verdict)
+
+    replay(place, "2024-01-01", "2024-01-04", FakeReplayer(change=change))
+    (request,) = place.work.ledger.view().open_requests()
+    text = clients("viewer").get(links.request_page("sales", request.request_id)).text
+    assert "2 not published (1 of them warned, 1 of them empty)" in text
+    assert text.count("not published, warned, empty") == 1
+
+
+def test_the_page_of_a_slice_tells_that_its_records_have_changed(clients: Clients, place: Place) -> None:
+    replay(place, "2024-01-01", "2024-01-03")
+    client, told = clients("viewer"), "The log has other records of this slice now"
+    assert told not in client.get(links.slice_page("sales", "2024-01-02")).text
+    append_day(place.lake, "2024-01-02", {"new": 1})
+    assert told in client.get(links.slice_page("sales", "2024-01-02")).text
+    assert told not in client.get(links.slice_page("sales", "2024-01-01")).text
 
 
 def test_the_page_of_a_pipeline_tells_that_its_log_has_ended(clients: Clients, place: Place) -> None:
@@ -246,6 +271,7 @@ def test_rows_are_paged_filtered_and_sorted(clients: Clients, place: Place) -> N
     first = client.get(path).text
     assert "Rows 1 to 50 of 120" in first
     assert "Page 1 of 3" in first
+    assert f'<td title="{"x" * 2_000}">' in first, "a long text is one line, so that its row is no taller than a page"
     assert "Rows 101 to 120 of 120" in client.get(f"{path}?page=3").text
     assert "Rows 101 to 120 of 120" in client.get(f"{path}?page=9999").text
     assert "Rows 1 to 10 of 10 that match, of 120" in client.get(f"{path}?column=record_id&value=%3Cscript").text

@@ -10,8 +10,9 @@ from pathlib import Path
 from random import Random
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 from jobs.cli.inspect import cell
 from jobs.replay import replayer
@@ -183,6 +184,24 @@ def test_a_repair_is_shown_made_and_gone(published: Shell) -> None:
         assert published.json("repair", "sales", what) == published.json("repair", "sales")
 
 
+def test_a_run_that_ends_a_repair_tells_it_and_its_plan_warns(shell: Shell) -> None:
+    log = shell.root / "event_logs" / "sales"
+    rows = DeltaTable(str(log)).to_pyarrow_table()
+    shutil.rmtree(log)
+    write_deltalake(str(log), rows, partition_by=["day"])  # without row tracking, so that it takes appends
+    write(shell, "0s", **{"{by: day}": "{by: day}\n  order: appended"})
+    assert shell("run", "sales", "--from", day(0), "--to", day(3)) == 0, shell.err
+    assert shell("repair", "sales", "--run") == 0, shell.err
+    one = ("sales", "--from", day(2), "--to", day(3))
+    warning = f"readers see a repair of {day(2)}."
+    assert warning not in " ".join(shell.json("plan", *one)["warnings"])
+    own = rows.filter(pc.equal(rows["day"].cast("string"), day(2)))
+    write_deltalake(str(log), own.slice(0, 1), mode="append")
+    assert warning in " ".join(shell.json("plan", *one)["warnings"])
+    assert shell("run", *one) == 0, shell.err
+    assert f"; the repair of {day(1)} ends, and `hindcast repair` lists" in flat(shell.out), "not in the range"
+
+
 def test_an_adoption_that_takes_windows_from_readers_waits_for_a_person(shell: Shell) -> None:
     """With a smaller bound, the warm-up fires windows that the published head has fired. Its rows are not published."""
     small = {"tumbling: {size: 30h}": "tumbling: {size: 2h}"}
@@ -203,6 +222,37 @@ def test_an_adoption_that_takes_windows_from_readers_waits_for_a_person(shell: S
     assert shell("publish", "sales") == 0, shell.err
     write(shell, "0s", **small, **{"out_of_orderness: 6h": "out_of_orderness: 7h"})
     assert shell("adopt", "sales") == 0, "windows that fire later are not lost"
+
+
+def test_windows_that_wait_in_the_former_chain_and_that_the_new_one_has_fired_are_counted(
+    shell: Shell, tmp_path: Path
+) -> None:
+    """They are in no row that readers see now. With a smaller bound, the new chain has fired them before the border."""
+    small = {"tumbling: {size: 30h}": "tumbling: {size: 2h}"}
+    write(shell, "0s", **small, **{"out_of_orderness: 6h": "out_of_orderness: 5d"})
+    assert shell("run", "sales", "--from", day(0), "--to", day(3)) == 0, shell.err
+    write(shell, "0s", **small, **{"out_of_orderness: 6h": "out_of_orderness: 0s"})
+    assert shell("adopt", "sales") == 1
+    [told] = re.findall(r"found (\d+) windows? lost for good", flat(shell.err))
+    [request] = shell.json("status", "sales")["pipelines"][0]["requests"]
+    run_id = re.findall(r"--run (\w+)", request["publication"])[-1]
+    assert shell("waive", "sales", day(2), "--run", run_id, "--reason", "early results") == 0, shell.err
+    assert shell("publish", "sales") == 0, shell.err
+    assert shell("run", "sales", "--from", day(3), "--to", day(DAYS)) == 0, shell.err
+    other = tmp_path / "other"
+    (other / "pipelines").mkdir(parents=True)
+    (other / "event_logs").symlink_to(shell.root / "event_logs")
+    (other / "pipelines" / "sales.yaml").write_text((shell.root / "pipelines" / "sales.yaml").read_text())
+    whole = Shell(other, shell.capsys)
+    assert whole("run", "sales", "--from", day(0), "--to", day(DAYS)) == 0, whole.err
+    assert 0 < len(shown_windows(whole) - shown_windows(shell)) <= int(told), (
+        "records of others are late in the new spec"
+    )
+
+
+def shown_windows(shell: Shell) -> set[tuple[int, str]]:
+    assert shell("show", "sales", "--json") == 0
+    return {(row["k"], row["window_start"]) for row in map(json.loads, shell.out.splitlines())}
 
 
 def test_windows_whose_records_other_windows_have_are_not_lost(shell: Shell) -> None:

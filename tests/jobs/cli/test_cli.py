@@ -14,9 +14,11 @@ import pytest
 from jobs.cli import inspect, plan as cli_plan
 from jobs.cli.main import COMMANDS, hindcast
 from jobs.cli.options import run_cli
+from jobs.lake.lake import Lake
 from jobs.ledger.history import REMEMBERED
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.table import LedgerTable
+from jobs.ledger.view import LedgerView
 from jobs.plain_text import counted
 from jobs.reading.published import read_published
 from jobs.reading.stored_tables import spec_of
@@ -97,6 +99,22 @@ def test_show_tells_that_the_published_slices_have_fired_no_window(
     assert "the published slices have fired no window. A window fires when the watermark has passed" in shell.out
     assert shell("show", "sales", "--slice", "2024-01-02") == 0
     assert "sales: the published run of 2024-01-02 fired no window" in shell.out
+
+
+def test_show_tells_that_all_windows_were_withdrawn(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Defect: it told that no window had fired, and that later slices fire the windows that are open."""
+    assert shell("run", "sales", *RANGE) == 0
+
+    def without_a_final_pane(lake: Lake, pipeline: str, view: LedgerView, *, all_panes: bool = False) -> pa.Table:
+        rows = read_published(lake, pipeline, view, all_panes=all_panes)
+        return rows if all_panes else rows[:0]
+
+    monkeypatch.setattr(inspect, "read_published", without_a_final_pane)
+    for options, runs in (((), "slices"), (("--slice", "2024-01-02"), "runs of 2024-01-02")):
+        assert shell("show", "sales", *options) == 0
+        told = f"sales: all panes that the published {runs} have fired were withdrawn or replaced by later ones; --all"
+        assert told in " ".join(shell.out.split())
+        assert "fired no window" not in shell.out
 
 
 def test_show_has_the_keys_and_outputs_of_rows_of_an_earlier_spec(tmp_path: Path) -> None:
@@ -251,6 +269,15 @@ def test_an_unknown_column_is_refused_with_a_suggestion(shell: Shell) -> None:
     assert shell("run", "sales", *RANGE) == 2
     assert "the log has no column 'amuont'" in shell.err
     assert "did you mean 'amount'?" in shell.err
+
+
+def test_explain_tells_in_which_zone_it_reads_the_start_of_a_window(shell: Shell) -> None:
+    text = PIPELINE.replace("slice: {by: day}", "slice: {by: day, timezone: America/New_York}")
+    (shell.root / "pipelines" / "sales.yaml").write_text(text, encoding="utf-8")
+    shell("explain", "sales", "--window", "a", "2024-01-01 12:00")
+    assert "2024-01-01 12:00 in America/New_York is 2024-01-01 17:00:00 UTC." in shell.err
+    shell("explain", "sales", "--window", "a", "2024-01-01 12:00Z")
+    assert "America/New_York" not in shell.err
 
 
 def test_explain_prints_the_windows_of_an_assigned_record(shell: Shell) -> None:

@@ -101,6 +101,12 @@ def test_an_error_of_windowlib_in_a_worker_keeps_its_class_and_message(pipeline:
         raise RuntimeError(text)
 
 
+def test_an_error_of_windowlib_in_a_function_names_the_pipeline_file(pipeline: Pipeline) -> None:
+    names = pytest.raises(SpecError, match=rf"^{pipeline.source}: a function of yours uses ctx\.x$")
+    with names, explained(pipeline), explained(pipeline):
+        raise SpecError("a function of yours uses ctx.x")
+
+
 def test_if_a_worker_died_the_error_names_the_functions(pipeline: Pipeline) -> None:
     with pytest.raises(RequestError, match=r"my_bad:raises.*too little memory"), explained(pipeline):
         raise RuntimeError("Caused by: java.io.EOFException\n\tat java.base")
@@ -127,7 +133,7 @@ def test_an_error_outside_of_users_functions_is_not_changed(pipeline: Pipeline) 
         RuntimeError(WORKER.format(file="/x.py")),
         SystemExit(3),
         LookupError(),
-        SpecError("s"),
+        CheckpointError("c"),
     ):
         with pytest.raises(type(error)) as caught, explained(pipeline):
             raise error

@@ -205,6 +205,40 @@ def test_an_error_names_the_file_the_key_and_the_problem(tmp_path: Path, functio
     assert str(caught.value).startswith(f"{path}: windows.session.gap.function: ")
 
 
+ADAPTED = """
+from functools import cache, wraps
+
+def on(*names):
+    def decorate(function):
+        @wraps(function)
+        def wrapper(columns):
+            return function(*names)
+        return wrapper
+    return decorate
+
+@on("a", "b")
+@cache
+def gap(first, second):
+    return 5
+
+@cache
+def cached(columns):
+    return 6
+
+@cache
+def no_columns():
+    return 7
+"""
+
+
+def test_a_decorated_function_is_judged_by_the_arguments_of_its_wrapper(tmp_path: Path) -> None:
+    assert gap_ms(write(tmp_path, gap=ADAPTED)) == 5
+    cached = engine(load_file(write(tmp_path, gap=ADAPTED, function="my_gaps:cached")), COLUMNS)
+    assert isinstance(cached.operator, WindowSpec)
+    with pytest.raises(SpecError, match=r"no_columns\(\) is called with \(columns\): too many"):
+        gap_ms(write(tmp_path, gap=ADAPTED, function="my_gaps:no_columns"))
+
+
 @pytest.mark.parametrize("module", ["colorsys", "yaml"])
 def test_a_helper_does_not_replace_a_module_of_python_or_of_a_package(tmp_path: Path, module: str) -> None:
     """The other functions of the process, and Hindcast itself, would get the helper."""

@@ -20,7 +20,7 @@ from jobs.ledger.events import (
 from jobs.ledger.leases import Lease
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.looks import Look, SeenInput, changes_details, looked_event
-from jobs.ledger.projection import project
+from jobs.ledger.projection import Projection, project
 from jobs.ledger.provenance import decision_details
 from jobs.ledger.removals import Why, removed_event
 from jobs.ledger.run_projection import RunBrief, RunsProjection
@@ -142,6 +142,19 @@ def test_a_look_up_of_one_run_reads_no_other_run(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(RunsProjection, "brief", brief)
     assert now.run(results[1].run_id).result.slice == results[1].slice
     assert {*made} == {results[1].run_id}
+
+
+def test_views_share_their_slices_until_there_is_another_one() -> None:
+    state = Projection()
+    for event in (requested(), *staged(a_result(2))):
+        state.add(event)
+    first = state.view(1)
+    state.add(requested("r2"))
+    assert state.view(2).slices is first.slices
+    for event in staged(a_result(1)):
+        state.add(event)
+    assert [*state.view(3).slices.values()] == [a_slice(1), a_slice(2)]
+    assert [*first.slices.values()] == [a_slice(2)]
 
 
 @pytest.mark.parametrize("digest", ["d", "other"])

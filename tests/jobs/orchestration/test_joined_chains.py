@@ -21,7 +21,6 @@ from jobs.publishing.cleaning import clean_lake
 from jobs.publishing.decisions import cancel
 from jobs.publishing.optimistic_check import By
 from jobs.publishing.publishing import publish_request
-from jobs.publishing.waivers import waive
 from jobs.reading.published import published_runs
 from jobs.replay.restart import restart_before
 from jobs.runs import SETTLED, Verdict
@@ -111,17 +110,7 @@ def test_rollbacks_restore_the_run_in_whose_place_a_repair_is_seen(place: Place)
     repair(work)
     before = work.ledger.view()
     edited = place.work(lateness=GRACE)
-    held = run(edited, 1, 3, warms_up=True)
-    assert held.publication is not None
-    assert "1 window lost for good" in held.publication.why, "the adoption ends the repair of its window"
-    waive(
-        edited,
-        "1970-01-06",
-        run_id=held.runs[0].result.run_id,
-        reason="repaired again",
-        by=By(who="ann", decision_id="d"),
-    )
-    assert publish_request(edited, held.request_id, who="ann").is_published
+    run(edited, 1, 3, warms_up=True)
     repair(edited)
     roll_back(edited, 2)
     view = edited.ledger.view()

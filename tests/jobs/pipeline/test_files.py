@@ -201,7 +201,6 @@ def test_a_pipeline_survives_json(name: str) -> None:
         ("owner: operations", "max_parallelism: '8'", "max_parallelism: expected a whole number, found '8'"),
         ("pipeline: flights", "pipeline: Flights", "pipeline: found 'Flights'; allowed: lower-case letters"),
         ("pipeline: flights", "pipeline: event_logs", "is the name of a directory in the lake"),
-        ("pipeline: flights", "pipeline: reports", "is the name of a directory in the lake"),
     ],
 )
 def test_errors_name_the_file_the_key_and_what_is_allowed(old: str, new: str, message: str) -> None:

@@ -24,7 +24,8 @@ BEYOND: Final = frozenset({
     "settled-count", "settled-global", "repair-count", "repair-global", "repair-processing", "repair-storm",
     "repair-atlas", "repair-windowless", "atlas-idle-partition", "columns-of-aggregates",
     "atlas-partition", "atlas-unwind", "storm-interval", "column-ticks", "punctuated-ticks", "global-fire",
-    "global-report", "global-default-report", "global-silent", "global-end",
+    "global-report", "global-default-report", "global-silent", "global-end", "global-watermark", "global-any",
+    "global-all", "global-each",
 })  # fmt: skip
 """Refused for a rule about several keys, or about the text of a value, which the schema does not state."""
 LOGS: Final[tuple[dict[str, Any], ...]] = (

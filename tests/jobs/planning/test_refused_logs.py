@@ -107,6 +107,18 @@ def test_a_new_pipeline_does_not_write_its_tables_into_its_log(tmp_path: Path) -
     assert "VACUUM" not in " ".join(read_log_state(elsewhere, lake, slices, view=LedgerView(version=0)).warnings)
 
 
+@pytest.mark.parametrize("lake", ["lake", "link"], ids=["a relative path", "a link"])
+def test_a_lake_has_another_path_than_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lake: str) -> None:
+    append_day(tmp_path, "2024-01-01", {"a": 1})
+    (tmp_path / "lake").mkdir()
+    (tmp_path / "event_logs" / "sales").rename(tmp_path / "lake" / "sales")
+    (tmp_path / "link").symlink_to("lake")
+    monkeypatch.chdir(tmp_path)
+    pipeline = sales(PIPELINE.replace("event_logs/sales", str(tmp_path / "lake" / "sales")))
+    with pytest.raises(SpecError, match=r"writes its tables below .*sales, where"):
+        read_log_state(pipeline, Lake(root=lake), slices_between(pipeline, *RANGE)[:1], view=LedgerView(version=0))
+
+
 def _refusals(lake: Path, pipeline: Pipeline) -> tuple[HindcastError, HindcastError]:
     """Return how a plan and a run of three days refuse a log."""
     work = open_request_context(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)

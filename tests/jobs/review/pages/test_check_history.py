@@ -86,6 +86,14 @@ def test_the_range_is_of_the_slices_before_with_records_that_nobody_waived(patte
     assert sentence == "Usual in the last 3 published slices: median 2 %, least to greatest: 1 % to 3 %."
 
 
+def test_the_range_has_no_published_slice_that_fails_the_suite_of_now(pattern: StagedRun) -> None:
+    values: list[float | None] = [0.01, 0.02, 0.03, 0.9]
+    bad = view_of(pattern, values).runs["run3"]
+    view = view_of(pattern, values, runs={3: replace(bad, result=replace(bad.result, verdict=Verdict.FAIL))})
+    [usual] = past(view, failed(pattern, 4, 0.7)).usual
+    assert (usual.count, usual.high) == (3, 0.03)
+
+
 def test_days_are_compared_with_the_same_weekday_if_there_are_enough(pattern: StagedRun) -> None:
     values = [0.5 if number % 7 == 5 else 0.01 for number in range(7 * 4 + 5)]  # many on Saturdays
     view = view_of(pattern, values)

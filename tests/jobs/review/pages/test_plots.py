@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 from hypothesis import given, strategies as st
 
-from jobs.review.pages.plots import plots_of
+from jobs.review.pages.plots import newest_panes, plots_of
 
 HOUR_MS = 3_600_000
 BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
@@ -20,6 +20,21 @@ def panes(hours: list[int]) -> pa.Table:
             "total": hours,
         }
     )
+
+
+def test_the_newest_pane_of_a_window_replaces_the_panes_before() -> None:
+    rows = panes([0, 0, 0, 0, 1]).append_column("key", pa.array(["a", "a", "a", "b", "a"]))
+    rows = rows.set_column(rows.column_names.index("total"), "total", pa.array([1, 2, 3, 10, 5]))
+    rows = rows.append_column("pane_index", pa.array([0, 2, 1, 0, 0])).append_column(
+        "fired_rank", pa.array([1, 9, 5, 1, 1])
+    )
+    rows = rows.append_column("window_end", rows["window_start"])
+    newest = newest_panes(rows, ["key", "window_start", "window_end"])
+    [plot] = plots_of(newest, ["total"], every_ms=HOUR_MS, most=120)
+    assert [(point.mean, point.least, point.most, point.count) for point in plot.points] == [
+        (6, 2, 10, 2),
+        (5, 5, 5, 1),
+    ]
 
 
 @given(st.sets(st.integers(0, 400), min_size=1), st.integers(2, 120))

@@ -107,6 +107,18 @@ def test_a_waived_slice_that_is_not_published_is_not_called_published() -> None:
     assert build_model(replace(rows, published=published)).headline == "7 slices ready, but not published"
 
 
+def test_warnings_and_empty_slices_are_told_before_they_are_published() -> None:
+    rows = blizzard(waived=True)
+    runs = {name: rows.runs[name] for name in ("2013-02-01", "2013-02-02", "2013-02-03")}
+    empty = replace(runs["2013-02-02"].result.counts, read=0)
+    runs["2013-02-01"] = with_result(runs["2013-02-01"], verdict=Verdict.WARN)
+    runs["2013-02-02"] = with_result(runs["2013-02-02"], verdict=Verdict.WARN, counts=empty)
+    model = build_model(replace(rows, runs=runs, published={}))
+    facts = "2 of them warned, 1 of them empty"
+    assert (model.headline, model.staged_facts) == (f"3 slices ready, but not published, {facts}", facts)
+    assert [line.tip for line in model.lines][1].startswith("2013-02-02: not published, warned, empty; ")
+
+
 def test_the_content_without_any_run() -> None:
     rows = replace(blizzard(), slices=(), runs={}, published={}, requests=(), publications=(), as_of_ms=None)
     model = build_model(rows)
@@ -241,7 +253,7 @@ def test_observations_of_another_version_are_accepted(observed: str | None) -> N
     rows = blizzard()
     runs = {name: with_result(run, checks=(odd,), verdict=Verdict.FAIL) for name, run in rows.runs.items()}
     model = build_model(replace(rows, runs=runs))
-    assert len(model.held) == 14
+    assert len((*model.held, *model.failed)) == 14
 
 
 def test_the_sums_of_many_slices_include_every_record() -> None:
@@ -316,6 +328,19 @@ def test_the_commands_publish_the_open_request_and_replay_its_slices_in_it() -> 
     assert lines_of(published, "publish") == []
     [rerun, *_] = [held.rerun for held in held_slices(published)]
     assert rerun == "hindcast run flights --from 2013-02-09 --to 2013-02-10 --lake /var/lake"
+
+
+def test_published_slices_that_fail_are_not_called_held() -> None:
+    rows = blizzard(waived=True)
+    model = build_model(replace(rows, runs={name: replace(run, waiver=None) for name, run in rows.runs.items()}))
+    assert model.headline.endswith("published in spite of a failed check or an error")
+    assert {card.slice_id for card in model.failed if card.verdict is Verdict.FAIL} >= {"2013-02-08", "2013-02-09"}
+    assert all(card.is_published for card in model.failed)
+    assert not any(card.is_published for card in model.held)
+    assert any("stay published" in sentence for sentence in model.sentences)
+    assert any(sentence.startswith("A held slice") for sentence in model.sentences) == any(
+        card.verdict is Verdict.FAIL for card in model.held
+    )
 
 
 def test_a_hold_after_a_rollback_is_told() -> None:

@@ -11,7 +11,7 @@ from expectations.suites import RUN, WINDOW_OUTPUTS, Check, Suite, SuiteFile
 from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun, Waiver
 from jobs.reading.verify import Span
 from jobs.replay.checks import conservation, run_checks, verdict
-from jobs.review.suites.history import OTHER_SPEC, WAIVED, good_history, whole_history
+from jobs.review.suites.history import FAILED, OTHER_SPEC, WAIVED, good_history, whole_history
 from jobs.review.suites.trying import Present, try_suite
 from jobs.runs import JUDGED, CheckResult, Counts, Verdict
 from tests.support.fuzzing import seeds
@@ -130,6 +130,21 @@ def test_the_history_of_a_proposal_is_published_not_waived_and_of_one_spec() -> 
     )
     assert whole_history("sales", view, Span()).slice_ids == tuple(ids[1:])
     assert good_history("sales", view, Span(from_ms=runs[3].result.slice.start_ms)).slice_ids == (ids[3],)
+
+
+def test_the_history_of_a_proposal_has_no_published_run_that_fails() -> None:
+    counts = Counts(read=1, assigned=1, late=0, unassigned=0, invalid=0, panes=1)
+    runs = [staged(number, counts, watermark_ms=0) for number in range(4)]
+    for number, bad in ((1, Verdict.FAIL), (2, Verdict.ERROR)):
+        runs[number] = replace(runs[number], result=replace(runs[number].result, verdict=bad))
+    ids = [run.result.slice.slice_id for run in runs]
+    view = LedgerView(
+        version=7,
+        runs={run.result.run_id: run for run in runs},
+        published={run.result.slice.slice_id: run.result.run_id for run in runs},
+    )
+    good = good_history("sales", view, Span())
+    assert (good.slice_ids, good.left_out) == ((ids[0], ids[3]), {FAILED: (ids[1], ids[2])})
 
 
 def test_a_suite_that_does_not_fit_the_types_of_its_columns_is_not_tried() -> None:

@@ -1,0 +1,48 @@
+"""The message that the published spec is lost names only commands that go on with the chain."""
+
+from pathlib import Path
+
+import pytest
+
+from jobs.engine import fingerprints
+from jobs.lake.lake import Lake
+from jobs.ledger.projection import project
+from jobs.pipeline.slices import slices_between
+from jobs.planning.published_spec import why_lost
+from jobs.planning.request_context import open_request_context
+from tests.jobs.planning.test_plan import coordinates
+from tests.support.fake_replay import PIPELINE, day_ms, sales
+from tests.support.ledger_chains import published_chain
+
+WINDOWS = "windows: {tumbling: {size: 1d}}"
+BY_THE_HEAD = "go on with the pipeline file: `hindcast adopt sales`"
+FROM_THE_START = f"{BY_THE_HEAD} with --from the log's first slice, or a new chain, which has no earlier records"
+
+
+@pytest.mark.parametrize(
+    ("windows", "advice"),
+    [
+        (WINDOWS, BY_THE_HEAD),
+        ("windows: {session: {gap: 1h}}", BY_THE_HEAD),
+        ("windows: {global: {}, trigger: {continuous: {every: 1h}}}", FROM_THE_START),
+        ("windows: {count: {size: 3}}", FROM_THE_START),
+        ("windows: {storm: {length: 10s, lag: 1s}}", FROM_THE_START),
+    ],
+)
+def test_a_lost_spec_names_what_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, windows: str, advice: str
+) -> None:
+    """Defect: `adopt` was named for all windows, and refused for those that do not end by time."""
+    text = PIPELINE.replace(WINDOWS, windows)
+    if "storm" in windows:
+        clock = "  arrival_time: {column: at_ms, unit: ms}\n  record_id: id\n"
+        text = text.replace("watermark: {kind: ascending}\n", "").replace("  record_id: id\n", clock)
+    slices = slices_between(sales(text), day_ms("2024-01-01"), day_ms("2024-01-03"))
+    chain = published_chain(sales(text), slices, log=coordinates())
+    work, view = (
+        open_request_context(sales(text), Lake(root=str(tmp_path)), now_ms=lambda: 0),
+        project(chain, version=9),
+    )
+    assert not why_lost(work, view)
+    monkeypatch.setattr(fingerprints, "SEMANTICS_VERSION", fingerprints.SEMANTICS_VERSION + 1)
+    assert why_lost(work, view).partition(" (")[0].endswith(advice)
