@@ -6,10 +6,9 @@ A fingerprint is the lower-case hex of the SHA-256 of canonical JSON (sorted key
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from threading import Lock
+from functools import lru_cache
 from typing import Any, Final
 
-from cachetools import LRUCache, cached
 from typing_extensions import override
 
 from jobs.engine.user_functions import Functions
@@ -113,7 +112,7 @@ def spec_fingerprint(pipeline: Pipeline) -> str:
         SEMANTICS_VERSION, STATE_VERSION, CLOCK_VERSION, TIMEOUTS_VERSION, COMBINERS_VERSION, CONTINUOUS_VERSION,
         DOCUMENTS_VERSION, OPERATORS_VERSION, EVICTORS_VERSION, RETRACTIONS_VERSION,
     )  # fmt: skip
-    kept = _kept_fingerprint(pipeline, versions)
+    kept = _kept_fingerprint(_ByIdentity(pipeline), versions)
     if kept is not None:
         return kept
     code = Functions(source=pipeline.source, directory=pipeline.functions_dir)
@@ -125,20 +124,21 @@ class _ByIdentity:
     """A pipeline as the key of a cache. It does not change, and to compare it with an equal one would take as long."""
 
     def __init__(self, pipeline: Pipeline) -> None:
-        self._pipeline = pipeline
+        self.pipeline = pipeline
 
     @override
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _ByIdentity) and self._pipeline is other._pipeline
+        return isinstance(other, _ByIdentity) and self.pipeline is other.pipeline
 
     @override
     def __hash__(self) -> int:
-        return id(self._pipeline)
+        return id(self.pipeline)
 
 
-@cached(LRUCache(_KEPT), key=lambda pipeline, versions: (_ByIdentity(pipeline), versions), lock=Lock())
-def _kept_fingerprint(pipeline: Pipeline, _versions: tuple[int, ...]) -> str | None:
+@lru_cache(maxsize=_KEPT)
+def _kept_fingerprint(key: _ByIdentity, _versions: tuple[int, ...]) -> str | None:
     """Return the fingerprint of a pipeline without functions; None for one with functions, whose sources may change."""
+    pipeline = key.pipeline
     return None if pipeline.functions() else fingerprint(_declaration(pipeline))
 
 

@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from configparser import ConfigParser, Error as ConfigParserError
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -108,6 +107,8 @@ def _profile_keys(environ: Mapping[str, str]) -> dict[str, str]:
 
     The file of credentials comes before the one of settings, as in all clients of AWS.
     """
+    from configparser import ConfigParser, Error as ConfigParserError  # only the proof in a store of Amazon needs it
+
     profile = environ.get("AWS_PROFILE", "default")
     files = {
         environ.get("AWS_CONFIG_FILE", "~/.aws/config"): profile if profile == "default" else f"profile {profile}",
