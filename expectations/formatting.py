@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FOUR_DIGITS_BELOW = 10_000
+_WHOLE_FROM = 999.5
+"""From here on, three digits are rounded to `1e+03`."""
 _MAX_DIGITS = 17
 """So many digits tell a double from all others."""
 _OWN_TIMES = frozenset({"event_time_ms", "pane_time_ms", "watermark_ms"})
@@ -69,11 +71,12 @@ def percent(share: float) -> str:
 
 
 def duration(ms: float) -> str:
-    """Return a duration as `5.5 h` or `2 d`: three digits, in the largest unit that is not above the duration."""
+    """Return a duration as `5.5 h` or `20,805 d`: three digits, or whole days, in the largest unit not above it."""
     seconds, sign = abs(ms) / 1000, "-" if ms < 0 else ""
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{sign}{seconds / size:.3g} {unit}"
+        number = seconds / size
+        if number >= 1:
+            return f"{sign}{number:,.0f} {unit}" if number >= _WHOLE_FROM else f"{sign}{number:.3g} {unit}"
     return f"{sign}{seconds:.3g} s"
 
 

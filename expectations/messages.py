@@ -53,12 +53,13 @@ def finding(
     """
     if "note" in observed:
         return str(observed["note"])
+    of_check = limits(check, arguments or {})
     if "value" in observed:
-        return _value(column, observed, limits(check, arguments or {}))
+        return _value(column, observed, of_check)
     if "rows" in observed:
-        return _rows(observed)
+        return _rows(column, observed, of_check)
     shown = observed.get("values") or observed.get("sample")
-    return _listed(shown) if shown else "nothing"
+    return _listed(shown, column, of_check) if shown else "nothing"
 
 
 def _value(column: str | None, observed: Mapping[str, Any], of_check: tuple[float | None, float | None]) -> str:
@@ -214,7 +215,7 @@ def _condition(condition: object) -> str:
             return "a condition holds"
 
 
-def _rows(observed: Mapping[str, Any]) -> str:
+def _rows(column: str | None, observed: Mapping[str, Any], of_check: tuple[float | None, float | None]) -> str:
     names = ("unexpected", "rows", "share", "missing")
     unexpected, rows, share, missing = (_limit(observed.get(name)) or 0.0 for name in names)
     if not rows or (rows == missing and not unexpected):
@@ -225,13 +226,15 @@ def _rows(observed: Mapping[str, Any]) -> str:
     more = f"; {spell(missing)} more have none" if missing else ""
     summary = f"{spell(unexpected)} of {spell(rows - missing)} {judged} unexpected ({percent(share)}{more})"
     sample = observed.get("sample")
-    return f"{summary}, among them {_listed(sample)}" if sample else summary
+    return f"{summary}, among them {_listed(sample, column, of_check)}" if sample else summary
 
 
-def _listed(values: object) -> str:
+def _listed(
+    values: object, column: str | None = None, of_check: tuple[float | None, float | None] = (None, None)
+) -> str:
     if not isinstance(values, list):
-        return spell(values)
-    shown = ", ".join(spell(value) for value in values[:MAX_LISTED])
+        return spell(values, column)
+    shown = ", ".join(_value(column, {"value": value}, of_check) for value in values[:MAX_LISTED])
     return f"{shown} and {len(values) - MAX_LISTED} more" if len(values) > MAX_LISTED else shown
 
 

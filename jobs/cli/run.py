@@ -172,9 +172,10 @@ def run_asked(
         options.complain(failed_in_sight(failed) if outcome.is_published else held_by(failed))
     if not publishes and not shown.as_json:
         from jobs.cli.diff import say_differences
+        from jobs.comparing.views import differing_request
 
         say_differences(work, outcome.request_id)
-        if asked.kind is RequestKind.CANDIDATE and outcome.request_id and not failed:
+        if outcome.request_id and not failed and differing_request(work.ledger.view(), outcome.request_id):
             options.say(f"next: hindcast publish {work.pipeline.name} --request {outcome.request_id[:SHOWN_DIGITS]}")
     return options.REFUSED if failed or problem else options.OK
 

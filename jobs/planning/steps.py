@@ -247,10 +247,10 @@ def _input_reason(run: StagedRun, now: LogCoordinates, view: LedgerView) -> tupl
         case Match.CHANGED if then.records == now.records and then.earlier_records != now.earlier_records:
             return Reason.INPUT_CHANGED, (
                 f"{counted(then.earlier_records, 'record')} then, {now.earlier_records:,} now, in the slices before, "
-                f"which log.distinct reads from log.slice.first on (log version {now.version}, then {then.version})"
+                f"which log.distinct reads from log.slice.first on (log version {then.version} then, {now.version} now)"
             )
         case Match.CHANGED:
             return Reason.INPUT_CHANGED, (
-                f"{erased}{counted(then.records, 'record')} then, {now.records:,} now (log version {then.version}, "
-                f"then {now.version})"
+                f"{erased}{counted(then.records, 'record')} then, {now.records:,} now "
+                f"(log version {then.version} then, {now.version} now)"
             )

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from expectations.formatting import percent
 from jobs.ledger.publications import PublicationId, published_since
 from jobs.ledger.run_projection import failing_in_sight
 from jobs.ledger.view import LedgerView, StagedRun
@@ -14,8 +15,6 @@ from jobs.publishing.rules import describe_hold
 from jobs.publishing.stop_reasons import described, listed
 from jobs.review.freshness import Freshness, freshness
 from jobs.review.pages.state import held_slices
-
-PERCENT = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +57,7 @@ class Digest:
     def rows(self) -> tuple[tuple[str, str], ...]:
         """The digest as (name, text) pairs."""
         share = (
-            "none"
-            if not self.records
-            else f"{PERCENT * self.late / self.records:.1f} % of {counted(self.records, 'record')}"
+            "none" if not self.records else f"{percent(self.late / self.records)} of {counted(self.records, 'record')}"
         )
         return (
             ("Freshness", self.freshness.text),

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from jobs.ledger.publications import standing
 from jobs.ledger.run_projection import failing_in_sight
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.slices import SliceGrid, next_from_first, next_slice, slice_grid
@@ -41,7 +42,7 @@ HELP: Final[Mapping[str, str]] = {
     "rolled_back": "1 if a rollback holds the schedule until a person publishes or resumes, else 0.",
     "newest_publication_age_seconds": "Seconds since readers saw a change.",
     "newest_watermark_seconds": "Watermark of the last published slice, in seconds since 1970.",
-    "newest_publication_slices": "Slices that the newest publication changed.",
+    "newest_publication_slices": "Slices that the newest publication changed that is not rolled back.",
     "newest_publication_records": "Records that the runs of the newest publication read.",
     "newest_publication_records_per_second": "Records read by second of replay, of the newest publication's runs.",
     "newest_publication_late_ratio": "Share of the newest publication's records that were late, 0 to 1.",
@@ -98,8 +99,10 @@ def _published(view: LedgerView, *, now_ms: int) -> Iterator[tuple[str, float]]:
         yield "newest_watermark_seconds", head.result.watermark_ms / 1000
     if not view.publications:
         return
-    newest = view.publications[-1]
-    yield "newest_publication_age_seconds", max(0, now_ms - newest.at_ms) / 1000
+    yield "newest_publication_age_seconds", max(0, now_ms - view.publications[-1].at_ms) / 1000
+    newest = next(standing(view.publications), None)
+    if newest is None:
+        return
     yield "newest_publication_slices", len(newest.changes)
     yield from _work(view.run(run_id) for run_id in newest.changes.values() if run_id is not None)
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from expectations.catalogue import ADMITTED
-from expectations.formatting import spell
+from expectations.formatting import duration, spell
 from expectations.json_values import MAX_ITEMS, MAX_TEXT, json_safe, to_json
 from expectations.messages import demand, finding, limits, measured, shortfall
 
@@ -211,3 +211,16 @@ def test_nesting_is_bounded() -> None:
     for _ in range(50):
         deep = [deep]
     assert len(to_json(deep)) < 300
+
+
+@pytest.mark.parametrize(
+    ("days", "text"), [(2, "2 d"), (999.4, "999 d"), (999.7, "1,000 d"), (1_000, "1,000 d"), (-20_805.6, "-20,806 d")]
+)
+def test_a_long_duration_has_no_exponent(days: float, text: str) -> None:
+    assert duration(days * 86_400_000) == text
+
+
+def test_unexpected_values_are_spelled_as_their_limit() -> None:
+    observed = {"rows": 2, "unexpected": 2, "share": 1.0, "sample": [1_775_556_180_000, 86_400_001]}
+    told = finding("late_by_ms", observed, check=BETWEEN, arguments={"max_value": 86_400_000})
+    assert told.endswith("among them 20,550 d, 86,400,001 ms (the limit is 86,400,000 ms)")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jobs.comparing.compare import Comparison, compare
-from jobs.comparing.views import Sides, newest_request, request_sides
+from jobs.comparing.views import Sides, changes_something, request_sides
 from jobs.review.compared import CHEAP_ROWS, MEMORY, Compared, compared, rows_to_read
 from windowlib.errors import HindcastError
 
@@ -30,10 +30,13 @@ def newest_differences(
 ) -> RequestDifferences | None:
     """Return what the newest open request would change for readers; None if no open request would change anything.
 
+    A candidate is compared only if there is no other request.
+
     If the views differ in more than `most_rows` rows, they are not compared. A comparison that fails does not fail the
     report: the report then tells the problem.
     """
-    request = newest_request(view)
+    requests = [request for request in view.open_requests() if changes_something(view, request)]
+    request = max(requests, key=lambda request: (not request.is_candidate, request.opened_seq), default=None)
     if request is None:
         return None
     sides, problem = request_sides(view, request.request_id), None

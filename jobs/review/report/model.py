@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, fields
 from enum import Enum
 from functools import cached_property
 from itertools import pairwise
+from statistics import median
 
 from expectations.formatting import duration, instant, percent
 from jobs.ledger.view import StagedRun
@@ -341,7 +342,6 @@ def _late(rows: ReportRows) -> LateSummary | None:
     if not late_rows:
         return None
     worst = max(late_rows, key=lambda slice_id: late_rows[slice_id].max_ms)
-    medians = sorted(late.median_ms for late in late_rows.values())
     edges = [duration(edge) for edge in LATE_EDGES_MS]
     labels = [
         f"under {edges[0]}",
@@ -355,7 +355,7 @@ def _late(rows: ReportRows) -> LateSummary | None:
         read=sum(own.read for slice_id, own in counts.items() if slice_id in rows.late or not own.late),
         worst_ms=late_rows[worst].max_ms,
         worst_slice=worst,
-        median_ms=medians[len(medians) // 2],
+        median_ms=round(median(late.median_ms for late in late_rows.values())),
         classes=tuple(zip(labels, totals, strict=True)),
     )
 

@@ -371,6 +371,23 @@ def test_two_publications_are_compared(clients: Clients, place: Place) -> None:
     assert clients("viewer").get(f"{links.compare_page('sales')}?before=-1").status_code == 422
 
 
+def test_the_list_of_versions_names_no_slice_between_those_of_a_publication(clients: Clients, place: Place) -> None:
+    replay(place, "2024-01-01", "2024-01-03")
+    assert "2024-01-01 … 2024-01-02" in clients("viewer").get(links.compare_page("sales")).text
+    view = place.work.ledger.view()
+    apart = replace(view.slices["2024-01-02"], slice_id="2024-01-04", start_ms=day_ms("2024-01-04"), end_ms=NOW_MS)
+    changes = dict.fromkeys(("2024-01-01", "2024-01-04"))
+    view = replace(
+        view,
+        slices={**view.slices, "2024-01-04": apart},
+        publications=(replace(view.publications[-1], changes=changes),),
+    )
+    from jobs.airflow_ui.routes.compare import _versions  # imports Airflow
+
+    [(_, text)] = _versions(view)
+    assert text.endswith(", 2024-01-01, 2024-01-04")
+
+
 def test_every_page_answers_after_a_clean_up_and_tells_which_rows_are_gone(clients: Clients, place: Place) -> None:
     """The clean-up removes the rows that a publication replaced, and those of a cancelled request."""
     replay(place, "2024-01-01", "2024-01-03")

@@ -58,6 +58,8 @@ def test_the_gauges_follow_a_request_from_a_failed_check_to_its_rollback(shell: 
     assert shell("rollback", "sales", "--publication", newest, "--reason", "no") == 0
     back = gauges(shell)
     assert (back["rolled_back"], back["published_slices"]) == (1, 0)
+    assert "newest_publication_slices" not in back, "the only publication is rolled back"
+    assert "newest_publication_age_seconds" in back
 
 
 def test_an_edited_cut_changes_no_gauge_and_no_status_until_it_is_adopted(shell: "Shell") -> None:

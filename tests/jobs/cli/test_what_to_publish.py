@@ -7,7 +7,10 @@ from dataclasses import replace
 import pytest
 
 from expectations.loader import SUITES_VARIABLE
+from jobs.lake.lake import Lake
+from jobs.planning.request_context import open_request_context
 from jobs.planning.suite_fingerprint import suite_fingerprint
+from jobs.review.report.differences import newest_differences
 from jobs.runs import RunResult
 from tests.jobs.cli.conftest import Shell
 from tests.support.fake_replay import FAILS, PIPELINE, append_day, sales
@@ -40,6 +43,23 @@ def test_a_waiver_names_the_request_that_is_to_be_published(shell: Shell) -> Non
     assert shell(*command[1].split()) == 0
     assert f"published: 1 slice published together (request {command[1][-12:]}, {HELD}; ledger version " in shell.out
     assert published(shell) == [[FIRST, HELD]]
+
+
+def test_a_range_that_is_not_published_names_the_next_command_and_a_newer_candidate_is_not_compared(
+    shell: Shell,
+) -> None:
+    assert run(shell, FIRST, SECOND, "--no-publish") == 0
+    told = shell.out
+    [request] = shell.json("status", "sales")["pipelines"][0]["requests"]
+    command = f"publish sales --request {request['request_id'][:12]}"
+    assert f"next: hindcast {command}" in told
+    assert run(shell, FIRST, SECOND, "--as-candidate") == 0
+    lake = Lake(root=str(shell.root))
+    view = open_request_context(sales(), lake, now_ms=lambda: 0).ledger.view()
+    differences = newest_differences(lake, "sales", view)
+    assert differences is not None
+    assert differences.request_id == request["request_id"]
+    assert shell(*command.split()) == 0
 
 
 def test_publish_is_refused_if_several_requests_can_be_published(shell: Shell) -> None:

@@ -279,7 +279,7 @@ def test_the_digest_tells_the_news_since_the_digest_before(place: Place) -> None
         "Since 2024-01-03 09:00:00 UTC:",
         "  Freshness: newest record 2024-01-03, on schedule; newest published slice 2024-01-03, on schedule",
         "  Published: 1 slice: 2024-01-03",
-        "  Late: 0.0 % of 3 records",
+        "  Late: 0 % of 3 records",
         "  Restated: 1 slice: 2024-01-02",
         "  Held: none",
         "  Waiting: none",

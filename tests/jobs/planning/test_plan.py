@@ -1,6 +1,7 @@
 """The plan as a pure function: which slices are stale, and why."""
 
 import json
+import re
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -93,6 +94,7 @@ def test_slices_after_the_published_ones_are_missing() -> None:
 def test_new_records_make_a_slice_stale_and_later_slices_uncertain() -> None:
     found = plan(published(6), log(d02=coordinates(3, commits=(1, 7))))
     assert reasons(found) == ["current", "input changed"] + ["state before changed?"] * 4
+    assert re.search(r"2 records then, 3 now \(log version \d+ then, \d+ now\)", found.steps[1].because)
 
 
 def test_a_slice_stays_current_after_optimize_and_log_retention() -> None:

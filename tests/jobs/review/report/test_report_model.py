@@ -12,7 +12,7 @@ from jobs.ledger.view import Waiver
 from jobs.review.report.checks import Failure, held_slices, trends
 from jobs.review.report.commands import bound_text, commands
 from jobs.review.report.model import MAX_LISTED_SLICES, Status, build_model, status_of
-from jobs.review.report.rows import DAY_MS, HOUR_MS, ReportRows
+from jobs.review.report.rows import DAY_MS, HOUR_MS, LateRow, ReportRows
 from jobs.review.report.slice_calendar import months, strips
 from jobs.runs import EMPTY_STATE, SHOWN_DIGITS, CheckResult, LogCoordinates, RunResult, Verdict
 from tests.support.report_rows import blizzard, counts_of, many_days, waiver_of, with_result
@@ -117,6 +117,14 @@ def test_warnings_and_empty_slices_are_told_before_they_are_published() -> None:
     facts = "2 of them warned, 1 of them empty"
     assert (model.headline, model.staged_facts) == (f"3 slices ready, but not published, {facts}", facts)
     assert [line.tip for line in model.lines][1].startswith("2013-02-02: not published, warned, empty; ")
+
+
+def test_the_median_of_two_slices_is_not_the_greater_one() -> None:
+    rows = blizzard()
+    late = [LateRow(count=3, median_ms=at_ms, max_ms=at_ms, classes=(3, 0, 0, 0, 0, 0, 0)) for at_ms in (1_000, 3_000)]
+    summary = build_model(replace(rows, late=dict(zip(("2013-02-01", "2013-02-02"), late, strict=True)))).late
+    assert summary is not None
+    assert (summary.median_ms, summary.worst_ms) == (2_000, 3_000)
 
 
 def test_the_content_without_any_run() -> None:
