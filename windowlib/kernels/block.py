@@ -67,7 +67,7 @@ def _chosen(column: pa.Array, rows: Int64s | slice) -> pa.Array:
     if isinstance(rows, slice):
         return column[rows]
     if pa.types.is_integer(column.type) and not column.null_count:
-        return pa.array(column.to_numpy()[rows])  # twice as fast as Arrow's take
+        return pa.array(column.to_numpy().take(rows))  # twice as fast as Arrow's take
     return column.take(pa.array(rows))
 
 

@@ -165,7 +165,7 @@ class _ColumnCodes:
             self._parts = [pa.concat_arrays([pa.array([], self.kind), *self._parts])]
         values = self._parts[0]
         if pa.types.is_integer(self.kind) and not values.null_count:
-            return pa.array(values.to_numpy()[codes])  # twice as fast as Arrow's take
+            return pa.array(values.to_numpy().take(codes))  # twice as fast as Arrow's take
         return values.take(pa.array(codes))
 
     def _reach(self, low: int, high: int) -> bool:
@@ -193,7 +193,7 @@ class _ColumnCodes:
 
     def _encode_directly(self, plain: Int64s) -> Int64s:
         places = plain.astype(np.int64) - self._low
-        codes = self._direct[places]
+        codes = self._direct.take(places)
         if codes.min() == _UNKNOWN:
             new = places[codes == _UNKNOWN]
             is_new = np.zeros(len(self._direct), dtype=np.bool_)

@@ -83,7 +83,7 @@ class OpenWindows:
         if len(places) == len(self) and bool((places[1:] > places[:-1]).all()):
             return self  # all windows in their order: usual after a restore
         states = tuple(form.take(state, places) for form, state in zip(aggregates, self.states, strict=True))
-        chosen = {name: getattr(self, name)[places] for name in _PLAIN}
+        chosen = {name: getattr(self, name).take(places) for name in _PLAIN}
         return replace(self, edges=self.edges.take(places), fired=self.fired.take(places), states=states, **chosen)
 
     @classmethod

@@ -50,7 +50,7 @@ class StepSearch:
         buckets = np.minimum(np.maximum(instant_ms, first_ms), last_ms)
         buckets -= first_ms
         buckets >>= self._shift
-        places = self._table[buckets]
+        places = self._table.take(buckets)
         ahead = np.flatnonzero(watermark_ms[places] < instant_ms)
         for _ in range(self._rounds_max):
             if not len(ahead):

@@ -132,7 +132,7 @@ class ColumnExtreme:
         return Extremes(value, _none_if_full(filled))
 
     def take(self, states: Extremes, indices: Int64s) -> Extremes:
-        return Extremes(states.value[indices], None if states.valid is None else states.valid[indices])
+        return Extremes(states.value.take(indices), None if states.valid is None else states.valid[indices])
 
     def concat(self, parts: Sequence[Extremes]) -> Extremes:
         valid = [np.ones(len(part), dtype=np.bool_) if part.valid is None else part.valid for part in parts]

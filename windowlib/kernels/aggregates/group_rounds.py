@@ -66,11 +66,11 @@ def reduced_groups(
     if len(values) >= large * len(starts):
         return np.asarray(function.reduceat(values, starts)) if len(starts) else values[:0]
     plan = _rounds_of(starts, len(values), rounds_max)
-    out = values[starts]
+    out = values.take(starts)  # an index in brackets takes 1.4 times as long
     for groups, rows in plan.rounds:
-        out[groups] = function(out[groups], values[rows])
+        out[groups] = function(out.take(groups), values.take(rows))
     if len(plan.rest):
-        others = function.reduceat(values[plan.rest_rows], plan.rest_starts)
+        others = function.reduceat(values.take(plan.rest_rows), plan.rest_starts)
         out[plan.rest] = function(out[plan.rest], others)
     return out
 
@@ -90,8 +90,8 @@ def _new_rounds(starts: Int64s, count: int, rounds_max: int) -> _Rounds:
     rounds: list[tuple[Int64s, Int64s]] = []
     groups = np.flatnonzero(sizes > 1)
     while len(groups) and len(rounds) < rounds_max:
-        rounds.append((groups, starts[groups] + (len(rounds) + 1)))
-        groups = groups[sizes[groups] > len(rounds) + 1]
+        rounds.append((groups, starts.take(groups) + (len(rounds) + 1)))
+        groups = groups[sizes.take(groups) > len(rounds) + 1]
     left = sizes[groups] - (len(rounds) + 1)
     ends = np.cumsum(left)
     rest_starts = ends - left

@@ -70,7 +70,7 @@ class ColumnCount:
         return Counts(range_sums(states.count, low, high))
 
     def take(self, states: Counts, indices: Int64s) -> Counts:
-        return Counts(states.count[indices])
+        return Counts(states.count.take(indices))
 
     def concat(self, parts: Sequence[Counts]) -> Counts:
         return Counts(np.concatenate([part.count for part in parts]))
@@ -135,7 +135,7 @@ class IntegerSumColumns:
         return IntegerSums(range_sums(states.count, low, high), range_words(states.total, low, high))
 
     def take(self, states: IntegerSums, indices: Int64s) -> IntegerSums:
-        return IntegerSums(states.count[indices], take_words(states.total, indices))
+        return IntegerSums(states.count.take(indices), take_words(states.total, indices))
 
     def concat(self, parts: Sequence[IntegerSums]) -> IntegerSums:
         return IntegerSums(np.concatenate([part.count for part in parts]), concat_words([part.total for part in parts]))

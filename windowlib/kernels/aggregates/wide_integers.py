@@ -111,7 +111,7 @@ def range_words(words: Words, low: Int64s, high: Int64s) -> Words:
 
 def take_words(words: Words, indices: Int64s) -> Words:
     """Return the integers at these indices."""
-    return tuple(word[indices] for word in words)
+    return tuple(word.take(indices) for word in words)
 
 
 def concat_words(parts: Sequence[Words]) -> Words:
