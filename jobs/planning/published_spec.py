@@ -11,7 +11,6 @@ from jobs.ledger.view import LedgerView, Request
 from jobs.pipeline.models.log import SliceGrammar
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning.chains import CODE_CHANGED
-from jobs.planning.event_times import log_engine
 from jobs.planning.request_context import RequestContext, stored_pipeline
 from jobs.planning.spec_changes import in_one_sentence, spec_changes
 from jobs.reading.log_places import log_place
@@ -54,6 +53,8 @@ def _why_lost(work: RequestContext, spec: str) -> str:
     """Return why the pipeline of a context cannot be computed as a spec any more; empty if it can."""
     if fingerprint_now(work.pipeline) != spec:
         return CODE_CHANGED
+    from jobs.planning.event_times import log_engine  # imports Arrow, and most commands compile nothing
+
     try:
         log_engine(work.pipeline, log_place(work.lake, work.pipeline).open())
     except SpecError as error:
