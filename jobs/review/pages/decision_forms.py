@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from jobs.ledger.events import LedgerEvent
+from jobs.ledger.run_projection import failing_in_sight
 from jobs.ledger.view import LedgerView, Request, RequestState, StagedRun
 from jobs.planning.chains import newly_shown
 from jobs.planning.request_context import RequestContext, is_live
@@ -144,11 +145,12 @@ def _request_forms(
     is_published = request.state is RequestState.PUBLISHED
     if not (request.is_open or is_published or _may_publish_again(work, view, request)):
         return None
-    held = [run for run in held_runs(view, request) if run_id is None or run.result.run_id == run_id]
-    if is_published:
-        held = [run for run in held if view.published.get(run.result.slice.slice_id) == run.result.run_id]
-        if not held:
-            return None
+    stopping = failing_in_sight(view) if is_published else held_runs(view, request)
+    held = [
+        run for run in stopping if run.result.run_id in request.runs.values() and run_id in {None, run.result.run_id}
+    ]
+    if is_published and not held:
+        return None
     return RequestForms(
         request_id=request.request_id,
         held=tuple(_held(run) for run in held[:MAX_SHOWN]),

@@ -185,7 +185,8 @@ def _duration(wanted: Filter) -> _Ends | None:
     if _suffix(wanted.column) != "_by_ms" or unit not in _UNITS_MS:
         return None
     try:
-        low, high = _shown_alike(Decimal(amount), _DURATION_DIGITS)
+        number = Decimal(amount.replace(",", ""))
+        low, high = _shown_alike(number, max(_DURATION_DIGITS, number.adjusted() + 1))  # 2,315 d has more digits
     except InvalidOperation:
         return None
     return low * _UNITS_MS[unit], high * _UNITS_MS[unit]
