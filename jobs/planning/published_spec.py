@@ -50,9 +50,14 @@ def why_lost(work: RequestContext, view: LedgerView) -> str:
 
 
 def _why_lost(work: RequestContext, spec: str) -> str:
-    """Return why the pipeline of a context cannot be computed as a spec any more; empty if it can."""
+    """Return why the pipeline of a context cannot be computed as a spec any more; empty if it can.
+
+    One with users' functions is not compiled: pages and the schedule import no code of users.
+    """
     if fingerprint_now(work.pipeline) != spec:
         return CODE_CHANGED
+    if work.pipeline.functions():
+        return ""
     from jobs.planning.event_times import log_engine  # imports Arrow, and most commands compile nothing
 
     try:

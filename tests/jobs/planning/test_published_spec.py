@@ -11,7 +11,7 @@ from jobs.pipeline.slices import slices_between
 from jobs.planning.published_spec import why_lost
 from jobs.planning.request_context import open_request_context
 from tests.jobs.planning.test_plan import coordinates
-from tests.support.fake_replay import PIPELINE, day_ms, sales
+from tests.support.fake_replay import PIPELINE, append_day, day_ms, sales
 from tests.support.ledger_chains import published_chain
 
 WINDOWS = "windows: {tumbling: {size: 1d}}"
@@ -46,3 +46,14 @@ def test_a_lost_spec_names_what_goes_on(
     assert not why_lost(work, view)
     monkeypatch.setattr(fingerprints, "SEMANTICS_VERSION", fingerprints.SEMANTICS_VERSION + 1)
     assert why_lost(work, view).partition(" (")[0].endswith(advice)
+
+
+def test_a_spec_with_functions_is_not_compiled(tmp_path: Path) -> None:
+    """That would import code of users into Airflow's servers. This module does not exist."""
+    text = PIPELINE.replace(
+        "{tumbling: {size: 1d}}", "{tumbling: {size: 1d}, trigger: {function: {name: m:f, version: a}}}"
+    )
+    append_day(tmp_path, "2024-01-01", {"a": 1})
+    slices = slices_between(sales(text), day_ms("2024-01-01"), day_ms("2024-01-03"))
+    work = open_request_context(sales(text), Lake(root=str(tmp_path)), now_ms=lambda: 0)
+    assert not why_lost(work, project(published_chain(sales(text), slices, log=coordinates()), version=9))
