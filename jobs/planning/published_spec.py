@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from jobs.engine.fingerprints import spec_fingerprint
 from jobs.ledger.view import LedgerView, Request
-from jobs.pipeline.models.log import SliceGrammar
+from jobs.pipeline.models.log import LogGrammar, SliceGrammar
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning.chains import CODE_CHANGED
 from jobs.planning.request_context import RequestContext, stored_pipeline
@@ -82,13 +82,23 @@ def _slices(stored: Pipeline, now: Pipeline) -> SliceGrammar:
     return own.model_copy(update={"first": given.first, "last": given.last}) if is_alike else own
 
 
+def _log(stored: Pipeline, now: Pipeline) -> LogGrammar:
+    """Return the log of a stored spec, at the place and with the readiness that the file tells."""
+    kinds = {(log.format, log.pipeline is None) for log in (stored.log, now.log)}
+    is_plain = kinds == {(stored.log.format, True)}  # else the keys of the stored spec are for another kind of log
+    keys = ("ready", "table", "partitions") if is_plain else ("ready",)
+    told = {key: getattr(now.log, key) for key in keys}
+    return stored.log.model_copy(update={"slice": _slices(stored, now), **told})
+
+
 def on_published_spec(work: RequestContext, view: LedgerView | None = None) -> tuple[RequestContext, tuple[str, ...]]:
     """Return the context with the spec of the published chain, and a warning if the pipeline file differs from it.
 
     The chain is that of `view`; None: of the newest view.
     When a slice counts as complete, which slices there are, and what becomes of changed slices and late records, is
     told by the file: `log.ready`, `log.slice.first` and `last` (unless it cuts the log in another way), `restate`,
-    `repair`. Requests are stored with its `alerts`, which are used while it is broken.
+    `repair`. So is the place of the log (`log.table`), which may have moved. Requests are stored with its `alerts`,
+    which are used while it is broken.
     """
     view = view or work.ledger.view()
     head = view.head
@@ -103,14 +113,13 @@ def on_published_spec(work: RequestContext, view: LedgerView | None = None) -> t
         return work, ()
     stored = stored_pipeline(work.pipeline, request)
     changes = in_one_sentence(spec_changes(stored, work.pipeline))
-    why = _why_lost(replace(work, pipeline=stored), head.result.spec_fingerprint)
+    rules = {key: getattr(work.pipeline, key) for key in ("restate", "repair", "alerts")}
+    used = replace(work, pipeline=stored.model_copy(update={"log": _log(stored, work.pipeline), **rules}))
+    why = _why_lost(used, head.result.spec_fingerprint)
     told = f"{f'and {why}' if why else 'which is used'} ({changes})"
     warning = (
         f"{work.pipeline.source} is spec {spec[:12]}, but the published chain is spec "
         f"{head.result.spec_fingerprint[:12]}, {told}. The chain goes on with the file after "
         f"`hindcast adopt {work.pipeline.name}`"
     )
-    log = stored.log.model_copy(update={"ready": work.pipeline.log.ready, "slice": _slices(stored, work.pipeline)})
-    rules = {key: getattr(work.pipeline, key) for key in ("restate", "repair", "alerts")}
-    used = stored.model_copy(update={"log": log, **rules})
-    return replace(work, pipeline=used), (warning,)
+    return used, (warning,)

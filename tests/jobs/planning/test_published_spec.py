@@ -8,7 +8,7 @@ from jobs.engine import fingerprints
 from jobs.lake.lake import Lake
 from jobs.ledger.projection import project
 from jobs.pipeline.slices import slices_between
-from jobs.planning.published_spec import why_lost
+from jobs.planning.published_spec import _log, why_lost
 from jobs.planning.request_context import open_request_context
 from tests.jobs.planning.test_plan import coordinates
 from tests.support.fake_replay import PIPELINE, append_day, day_ms, sales
@@ -57,3 +57,21 @@ def test_a_spec_with_functions_is_not_compiled(tmp_path: Path) -> None:
     slices = slices_between(sales(text), day_ms("2024-01-01"), day_ms("2024-01-03"))
     work = open_request_context(sales(text), Lake(root=str(tmp_path)), now_ms=lambda: 0)
     assert not why_lost(work, project(published_chain(sales(text), slices, log=coordinates()), version=9))
+
+
+@pytest.mark.parametrize(
+    ("log", "place"),
+    [
+        ("  table: event_logs/moved\n", "event_logs/moved"),
+        ("  pipeline: other\n", "event_logs/sales"),
+        ("  table: event_logs/moved\n  format: parquet\n", "event_logs/sales"),
+    ],
+)
+def test_a_log_that_was_moved_is_read_there_although_another_edit_is_not_adopted(log: str, place: str) -> None:
+    """Defect: the schedule waited at the old place for ever. A log of another kind needs other keys of the spec."""
+    edited = PIPELINE.replace("  table: event_logs/sales\n", log).replace("order: [id]", "order: [amount]")
+    if "pipeline: other" in log:
+        edited = edited.replace("{column: at_ms, unit: ms}", "{column: window_time}").replace("{by: day}", "{}")
+        edited = edited.replace("  order: [amount]\n", "")
+    used = _log(sales(), sales(edited))
+    assert (used.table, used.format, used.order) == (place, "delta", sales().log.order)
