@@ -229,8 +229,8 @@ def _publication(work: RequestContext, view: LedgerView, request: Request) -> st
     attempt = judge_publication(work, view, request)
     if attempt.is_published and not attempt.is_seen_already:
         effect = "promotes it" if request.is_candidate else f"publishes {counted(len(attempt.slices), 'slice')}"
-        name = request.request_id[:SHOWN_DIGITS]
-        return f"ready: hindcast publish {work.pipeline.name} --request {name} {effect}"
+        name, more = request.request_id[:SHOWN_DIGITS], attempt.why.partition("; ")[2]
+        return f"ready: hindcast publish {work.pipeline.name} --request {name} {effect}{more and f'; {more}'}"
     return attempt.why
 
 

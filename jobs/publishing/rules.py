@@ -111,6 +111,9 @@ def judge_publication(
         why += f"; readers saw the other {len(seen)} of the request before"
     if ended := tuple(name for name in unseen if name not in request.runs):
         why += f"; the repair of {listed(ended)} ends, and `hindcast repair` lists their late records again"
+    if is_lost(work, request):
+        name = work.pipeline.name
+        why += f"; they are of code that has changed since: `hindcast status {name}` tells how the chain goes on"
     return PublicationAttempt(
         request_id=request.request_id, is_published=True, why=why, slices=tuple(unseen), changed=changed
     )

@@ -416,6 +416,21 @@ def test_a_candidate_of_code_that_has_changed_is_not_promoted(place: Place, monk
     assert "is of code that has changed since" in attempt.why
 
 
+def test_a_publication_tells_that_its_rows_are_of_code_that_has_changed(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After an upgrade, rows of a defect that it has mended were published without a word."""
+    three_days(place)
+    staged = run(place.work(), 0, 3, publish=False)
+    monkeypatch.setattr(fingerprints, "SEMANTICS_VERSION", fingerprints.SEMANTICS_VERSION + 1)
+    attempt = publish_request(place.work(), staged.request_id, who="ann")
+    assert attempt.is_published
+    assert attempt.why == (
+        "3 slices published together; they are of code that has changed since: `hindcast status late` tells how the "
+        "chain goes on"
+    )
+
+
 def test_old_code_is_not_published_after_a_person_has_adopted_the_new_one(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
