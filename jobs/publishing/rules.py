@@ -303,7 +303,10 @@ def _incomplete(work: RequestContext, view: LedgerView, request: Request) -> Pub
         why = f"candidate {request.request_id} is not complete; the same `hindcast run … --as-candidate` completes it"
         return _refused(request, why)
     left = f"{listed(missing)} left to replay" if missing else "all its slices are staged, and it was not closed"
-    why = f"the request is not finished: {left}; run it again and it continues there"
+    again = "run it again and it continues there"
+    if is_lost(work, request):
+        again = "it was begun by code that has changed since: cancel it, or run its range again with --replace"
+    why = f"the request is not finished: {left}; {again}"
     return _refused(request, why, stopped_by=missing)
 
 

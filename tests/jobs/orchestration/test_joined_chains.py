@@ -1,5 +1,6 @@
 """Two neighbours in the published chain fit, whatever requests, repairs, rollbacks and edits have made them."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from jobs.publishing.cleaning import clean_lake
 from jobs.publishing.decisions import cancel
 from jobs.publishing.optimistic_check import By
 from jobs.publishing.publishing import publish_request
+from jobs.publishing.rules import judge_publication
 from jobs.reading.published import published_runs
 from jobs.replay.restart import restart_before
 from jobs.runs import SETTLED, Verdict
@@ -429,6 +431,21 @@ def test_a_publication_tells_that_its_rows_are_of_code_that_has_changed(
         "3 slices published together; they are of code that has changed since: `hindcast status late` tells how the "
         "chain goes on"
     )
+
+
+def test_an_unfinished_request_of_code_that_has_changed_names_what_goes_on(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same command is refused, because its spec is another one."""
+    three_days(place)
+    staged = run(place.work(), 0, 3, publish=False)
+    view = place.work().ledger.view()
+    request = view.requests[staged.request_id]
+    begun = replace(request, is_complete=False, runs=dict([*request.runs.items()][:1]))
+    assert judge_publication(place.work(), view, begun).why.endswith("run it again and it continues there")
+    monkeypatch.setattr(fingerprints, "SEMANTICS_VERSION", fingerprints.SEMANTICS_VERSION + 1)
+    why = judge_publication(place.work(), view, begun).why
+    assert why.endswith("changed since: cancel it, or run its range again with --replace")
 
 
 def test_old_code_is_not_published_after_a_person_has_adopted_the_new_one(
