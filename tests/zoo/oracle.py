@@ -70,8 +70,11 @@ def _spec_of(entry: Entry) -> Iterator[None]:
         found: dict[str, Any] = {**pipeline_document(pipeline)}
         return found | {"log": found["log"] | {"order": own["order"]}}
 
+    kept = fingerprints._kept_fingerprint
     with mock.patch.object(fingerprints, "pipeline_document", document):
+        kept.cache_clear()
         yield
+    kept.cache_clear()
 
 
 def _write_sorted(entry: Entry, original: Path, table: Path) -> None:
