@@ -67,18 +67,21 @@ def waive_all(
     Raises:
         RequestError: as `waive_events` raises. Nothing was written.
     """
-    waived: set[str | None] = set()
+    waived: dict[str, StagedRun] = {}
 
     def decide(view: LedgerView) -> Sequence[LedgerEvent]:
         events = waive_events(work, view, waivers=waivers, by=by, request_id=request_id, all_of_it=all_of_it)
-        waived.clear()
-        waived.update(event.run_id for event in events)
+        if events:  # else an earlier try has written them, although its answer was lost
+            waived.clear()
+            waived.update((run_id, view.run(run_id)) for event in events if (run_id := event.run_id) is not None)
         return events
 
     view = work.ledger.write(decide)
-    if not waived:  # the decision was made before
-        waived.update(run_id for run_id, run in view.runs.items() if any(_is_waived(run, waiver) for waiver in waivers))
-    return tuple(run for run_id, run in view.runs.items() if run_id in waived)
+    if not waived:  # the decision was made before, by another process
+        waived.update(
+            (run_id, run) for run_id, run in view.runs.items() if any(_is_waived(run, waiver) for waiver in waivers)
+        )
+    return tuple(view.runs.get(run_id, run) for run_id, run in waived.items())  # a clean-up may have removed its rows
 
 
 def waive_events(

@@ -33,7 +33,7 @@ from jobs.publishing.publishing import publish, publish_request, publish_staged
 from jobs.publishing.rules import PublicationAttempt
 from jobs.publishing.waivers import waive
 from jobs.replay.orders import ReplayOrder
-from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales, spark_task
+from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, day_ms, sales, spark_task
 from tests.support.waiving import waive_newest
 from windowlib.errors import LedgerError, LogError, RequestError, StoreError
 
@@ -485,3 +485,16 @@ def test_a_commit_that_failed_for_good_is_an_error_and_can_be_tried_again(work: 
     with pytest.raises(LedgerError, match="cannot be written: the network is gone"):
         failing.write(lambda _view: [once])
     assert failing.write(lambda _view: [once]).version == 1
+
+
+def test_a_waiver_is_told_although_a_clean_up_has_removed_its_run_meanwhile(
+    work: RequestContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seed 10010606 of the simulation ended in a ValueError after the waiver was written."""
+    append_day(Path(work.lake.root), "2024-01-01", {"z": FAILS})
+    asked = Asked(from_ms=day_ms("2024-01-01"), to_ms=day_ms("2024-01-02"), who="ann", reason="")
+    run_id = run_request(work, asked, FakeReplayer()).runs[0].result.run_id
+    write = Ledger.write
+    monkeypatch.setattr(Ledger, "write", lambda self, decide: replace(write(self, decide), runs={}))
+    by = By(who="ann", decision_id="d1")
+    assert waive(work, "2024-01-01", run_id=run_id, reason="real", by=by).result.run_id == run_id
