@@ -38,6 +38,11 @@ def escaped_json(value: object, *, indent: int | None = None) -> str:
     return "\n".join(_UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", line) for line in text.split("\n"))
 
 
+def with_capital(text: str) -> str:
+    """Return a text with a capital at its start. `str.capitalize` would make the names in it small."""
+    return text[:1].upper() + text[1:]
+
+
 def shortened(text: str, most: int = _MAX_SHOWN) -> str:
     """Return the text, cut after `most` characters with an ellipsis. Used by messages that quote a value."""
     return text if len(text) <= most else f"{text[:most]}…"

@@ -7,7 +7,7 @@ from typing import Any
 from jobs.orchestration.backfill_form import BackfillForm, FormError, Problem, read_form, replayable_range
 from jobs.orchestration.open_ranges import RangeTaken, check_range_is_free, in_the_way, refuse_without_work
 from jobs.pipeline.slices import show_ms, slice_at, slice_grid, slices_between
-from jobs.plain_text import shortened
+from jobs.plain_text import shortened, with_capital
 from jobs.planning.chains import ChainError, ChainGap, chain_before
 from jobs.planning.readiness import ready_prefix
 from jobs.planning.request_context import Asked, IfOpen, RequestContext, with_cut_of
@@ -148,4 +148,4 @@ def _chain_problem(work: RequestContext, gap: ChainGap, form: BackfillForm) -> s
 
 
 def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
+    return f"{with_capital(text)}."

@@ -6,7 +6,7 @@ Every value is escaped, and characters that could hide or turn text are shown as
 from jinja2 import BaseLoader, Environment, StrictUndefined
 from markupsafe import Markup, escape
 
-from jobs.plain_text import escaped, escaped_lines
+from jobs.plain_text import escaped, escaped_lines, with_capital
 
 MAX_TEXT = 2_000
 
@@ -15,7 +15,7 @@ def template_environment(loader: BaseLoader) -> Environment:
     """Return an environment. Autoescape is always on, because Jinja's choice by suffix misses `.j2`."""
     made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, finalize=_shown)
     made.filters["lines"] = _lines
-    made.filters["sentence"] = _sentence
+    made.filters["sentence"] = with_capital
     return made
 
 
@@ -24,11 +24,6 @@ def _shown(value: object) -> object:
     if isinstance(value, str) and not isinstance(value, Markup):
         return escaped(value if len(value) <= MAX_TEXT else f"{value[:MAX_TEXT]}… ({len(value):,} characters)")
     return value
-
-
-def _sentence(value: str) -> str:
-    """Return a text with a capital at its start. Jinja's `capitalize` would make the names in it small."""
-    return value[:1].upper() + value[1:]
 
 
 def _lines(value: str) -> Markup:

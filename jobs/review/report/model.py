@@ -10,7 +10,7 @@ from statistics import median
 
 from expectations.formatting import duration, instant, percent
 from jobs.ledger.view import StagedRun
-from jobs.plain_text import counted
+from jobs.plain_text import counted, with_capital
 from jobs.review.report.checks import CheckTrend, Held, counted_facts, held_slices, trends, unseen_facts
 from jobs.review.report.commands import Command, bound_text, commands
 from jobs.review.report.rows import LATE_EDGES_MS, ReportRows
@@ -267,7 +267,7 @@ def _headline(rows: ReportRows, lines: Sequence[SliceLine], counted: Mapping[Sta
 def _sentences(rows: ReportRows, *, held: Sequence[Held], failed: Sequence[Held]) -> tuple[str, ...]:
     sentences = [f"Readers see {_published_range(rows)}."]
     if rows.hold:
-        sentences.append(f"{rows.hold[:1].upper()}{rows.hold[1:]}.")
+        sentences.append(f"{with_capital(rows.hold)}.")
     if any(card.verdict is Verdict.FAIL for card in held):
         sentences.append("A held slice can be published after a waiver with a reason, or after a rerun that passes. "
                          "Until then, readers see what they saw before.")  # fmt: skip
