@@ -217,9 +217,9 @@ def _progress(current: Plan, replayed: Collection[str], results: Sequence[RunRes
 def next_chunk(current: Plan, staging: Staging, *, growing: int, skip: frozenset[str]) -> tuple[Step, ...]:
     """Return the slices to replay next: contiguous, within the limits of `staging`, none of `skip`.
 
-    Slices that are stale for another reason than the state before are replayed together. If only that state has changed,
-    `growing` limits the chunk to one slice, then two, four and so on (early cut-off): if a slice leaves the same state
-    as before, the slices after it are current again and are not replayed.
+    Slices that are stale for another reason than the state before are replayed together. If only that state has
+    changed, `growing` limits the chunk to one slice, then two, four and so on (early cut-off): if a slice leaves the
+    same state as before, the slices after it are current again and are not replayed.
     """
     steps = [step for step in current.steps if step.slice.slice_id not in skip]
     start = next((index for index, step in enumerate(steps) if step.reason is not Reason.CURRENT), None)

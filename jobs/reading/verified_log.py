@@ -49,7 +49,9 @@ class LogVerification:
         done = "was compared with its checksum or digest"
         if self.files != 1:
             done = "were compared with their checksums or digests"
-        removed = f", VACUUM or a person has removed {self.removed:,} that the table no longer needs" if self.removed else ""
+        removed = (
+            f", VACUUM or a person has removed {self.removed:,} that the table no longer needs" if self.removed else ""
+        )
         return f"{counted(self.files, 'file')} of the log {done}{unknown}{removed}"
 
 

@@ -30,8 +30,8 @@ RECORDS_PER_JOB = 5_000_000
 class Verification:
     """What was compared: slices whose records are those that their run read, and slices whose records are others.
 
-    `damaged` are those of `different` whose files are still the ones that the run read, by the Delta log. `skipped` have
-    no run of the plan's spec to be compared with.
+    `damaged` are those of `different` whose files are still the ones that the run read, by the Delta log. `skipped`
+    have no run of the plan's spec to be compared with.
     """
 
     equal: tuple[str, ...]
