@@ -57,10 +57,8 @@ def err() -> Console:
 def say(*lines: str, style: str | None = None, console: Console | None = None) -> None:
     """Print one line for each argument. Characters that could break a line or control the terminal are escaped.
 
-    Args:
-        lines: texts; any part of them may come from outside.
-        style: a style of rich for all lines.
-        console: the console; standard output if None.
+    Any part of `lines` may come from outside. `style` is a style of rich for all lines. By default, `console` is
+    standard output.
     """
     to = console or out()
     wrap = to.stderr and sys.stderr.isatty()
