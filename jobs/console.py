@@ -67,10 +67,8 @@ def say(*lines: str, style: str | None = None, console: Console | None = None) -
 
     On standard error, each line is JSON after `complain_in_json`. Empty lines are left out then.
 
-    Args:
-        lines: texts; any part of them may come from outside.
-        style: a style of rich for all lines.
-        console: the console; standard output if None.
+    Any part of `lines` may come from outside. `style` is a style of rich for all lines. By default, `console` is
+    standard output.
     """
     to = console or out()
     if to.stderr and _in_json.is_set():

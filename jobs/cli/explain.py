@@ -208,19 +208,8 @@ def _show_records(explained: "WindowExplanation") -> None:
 def _show_panes(explained: "WindowExplanation") -> None:
     from jobs.cli.inspect import cell
 
-    names = [
-        "slice",
-        "after place",
-        "pane",
-        "timing",
-        "kind",
-        *explained.outputs,
-        "records",
-        "final",
-        "watermark",
-        "run",
-        "readers",
-    ]
+    places = ("slice", "after place", "pane", "timing", "kind")
+    names = [*places, *explained.outputs, "records", "final", "watermark", "run", "readers"]
 
     def rows() -> Iterator[list[object]]:
         for pane in explained.panes:

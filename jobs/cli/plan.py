@@ -146,7 +146,6 @@ class NoPlanYet:
     why: str
 
     def to_json(self) -> dict[str, Any]:
-        """Return the content as plain data."""
         return {"pipeline": self.pipeline, "why": self.why}
 
 

@@ -278,7 +278,6 @@ class InsertsPlace:
         )
 
     def is_newest(self, version: int) -> bool:
-        """Return whether the table has the commit of a version and none of the next one."""
         return DeltaPlace(uri=self.uri).is_newest(version)
 
     def tip(self) -> LogTip | None:

@@ -58,11 +58,7 @@ class LogVerification:
 def verify_log(lake: Lake, pipeline: Pipeline, view: LedgerView, *, span: Span) -> LogVerification:
     """Compare the log's files of published slices, and the commit files that they follow from.
 
-    Args:
-        lake: the lake.
-        pipeline: the pipeline.
-        view: the ledger version, whose runs have stored the digests.
-        span: the slices to check.
+    The runs of `view` have stored the digests. `span` are the slices to check.
 
     Raises:
         StoreError: the object store of the log does not answer.
