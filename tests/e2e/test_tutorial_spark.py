@@ -214,9 +214,8 @@ def test_the_page_about_candidates_goes_on_from_the_page_about_your_own_table(re
     assert len(blocks) == 4
     for text in blocks:
         own = CANDIDATE.search(reader.seen)  # a request has a random id
-        if own is None:
-            text = re.sub(r"[0-9a-f]{12}", "...", text)
-        reader.do("console", text if own is None else text.replace(shown, own[1]), "")
+        played = re.sub(r"[0-9a-f]{12}", "...", text) if own is None else text.replace(shown, own[1])
+        reader.do("console", played, "")
 
 
 def test_the_readme_has_the_pipeline_and_the_read_of_the_page_about_your_own_table() -> None:
