@@ -5,6 +5,7 @@ upgrade of Hindcast that computes other rows or refuses the spec, it is lost: no
 """
 
 from dataclasses import replace
+from typing import Final
 
 from jobs.engine.fingerprints import spec_fingerprint
 from jobs.ledger.view import LedgerView, Request
@@ -15,6 +16,9 @@ from jobs.planning.request_context import RequestContext, stored_pipeline
 from jobs.planning.spec_changes import in_one_sentence, spec_changes
 from jobs.reading.log_places import log_place
 from windowlib.errors import LogError, RequestError, SpecError
+
+LOST: Final = "a function or Hindcast itself has changed since it was opened"
+"""Why a request, such as a proposal, cannot be replayed, and why a repair was closed that nobody has declined."""
 
 
 def fingerprint_now(stored: Pipeline) -> str | None:
