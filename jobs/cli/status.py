@@ -21,7 +21,7 @@ from jobs.planning.change_sentences import told_changes
 from jobs.planning.changed_slices import stretches_of
 from jobs.planning.event_time_progress import EventTimeProgress, progress_of
 from jobs.planning.log_state import LogState
-from jobs.planning.published_spec import LOST, is_lost, on_published_spec
+from jobs.planning.published_spec import LOST, is_lost, on_published_spec, why_lost
 from jobs.planning.request_context import ReadLog, RequestContext, context_of, is_live
 from jobs.planning.standing import empty_slices, holes
 from jobs.publishing.current_tables import current_tables
@@ -89,6 +89,7 @@ def _state(work: RequestContext) -> dict[str, Any]:
     work = replace(work, read_log=_read_once(work.read_log))
     waits = awaited(work, view)
     on_chain, edited = on_published_spec(work, view)
+    edited = edited or tuple(filter(None, [why_lost(on_chain, view)]))
     return {
         "pipeline": work.pipeline.name,
         "ledger_version": view.version,

@@ -42,10 +42,11 @@ def why_lost(work: RequestContext, view: LedgerView) -> str:
         return ""
     name = work.pipeline.name
     fresh = f", or a new chain, which has no earlier records (`hindcast run {name} --from .. --to .. --fresh`)"
+    file = "the pipeline file" if why == CODE_CHANGED else "a pipeline file that it accepts"
     fresh = "" if work.pipeline.may_have_restart_point else fresh
     return (
         f"the published chain of pipeline {name} is spec {head.result.spec_fingerprint[:12]}, and {why}. Restore that "
-        f"version, or go on with the pipeline file: {adoption(work.pipeline)}{fresh}"
+        f"version, or go on with {file}: {adoption(work.pipeline)}{fresh}"
     )
 
 
