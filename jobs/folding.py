@@ -45,11 +45,9 @@ def fold(
 ) -> list[Stretch[_Item]]:
     """Return the items in order, with long runs of equal ones as one stretch. No item is lost or moved.
 
-    Args:
-        items: the items, in the order of their lines.
-        alike: what two items must have in common to share a line.
-        at_least: shorter runs are not folded: each of their items is a stretch of its own.
-        follows: whether the second item comes directly after the first. A gap ends a stretch. None: there are no gaps.
+    Items for which `alike` returns the same share a line. Shorter runs than `at_least` are not folded: each of their
+    items is a stretch of its own. `follows` returns whether the second item comes directly after the first; a gap ends
+    a stretch. None: there are no gaps.
     """
     stretches: list[Stretch[_Item]] = []
     run: list[_Item] = []
@@ -85,9 +83,7 @@ def folded_line(names: Sequence[str], text: str, what: str = "slice") -> str:
 def spans(stretches: Sequence[Sequence[str]], most: int = MAX_SPANS) -> str:
     """Return the ends of each stretch of names: `2013-02-01 … 2013-02-07, 2013-02-10 … 2013-02-14 and 3 more`.
 
-    Args:
-        stretches: names that belong together, in order.
-        most: the number of stretches to name.
+    At most `most` of them are named.
     """
     named = [names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}" for names in stretches[:most]]
     more = f" and {len(stretches) - most:,} more" if len(stretches) > most else ""

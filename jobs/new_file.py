@@ -12,11 +12,7 @@ def write_new(
 ) -> None:
     """Write a new file, whole or not at all.
 
-    Args:
-        path: the file.
-        text: its content.
-        replaces: whether an existing file is replaced.
-        way_on: what to do if the file exists, for the message.
+    `way_on` tells, for the message, what to do if the file exists.
 
     Raises:
         RequestError: the file exists, or cannot be written.

@@ -13,9 +13,7 @@ MOST_BYTES: Final = 2**30
 def read_regular(path: Path, *, most: int = MOST_BYTES) -> bytes:
     """Return the content of a regular file, or of one that a link leads to.
 
-    Args:
-        path: the file.
-        most: the largest number of bytes.
+    It may have at most `most` bytes.
 
     Raises:
         OSError: the file is missing, unreadable, too large, or not a regular file. `strerror` is a text for a person.

@@ -72,8 +72,8 @@ class _WithRecordId(click.Command):
     "--position",
     "with_position",
     is_flag=True,
-    help="For a record in windows, also print its position in the log and the watermark at that position. Starts Spark "
-    "(15 s).",
+    help="For a record in windows, also print its position in the log and the watermark at that position, which are "
+    "found by reading its slice.",
 )
 @options.json_option
 @options.master_option
@@ -208,19 +208,8 @@ def _show_records(explained: "WindowExplanation") -> None:
 def _show_panes(explained: "WindowExplanation") -> None:
     from jobs.cli.inspect import cell
 
-    names = [
-        "slice",
-        "after place",
-        "pane",
-        "timing",
-        "kind",
-        *explained.outputs,
-        "records",
-        "final",
-        "watermark",
-        "run",
-        "readers",
-    ]
+    places = ("slice", "after place", "pane", "timing", "kind")
+    names = [*places, *explained.outputs, "records", "final", "watermark", "run", "readers"]
 
     def rows() -> Iterator[list[object]]:
         for pane in explained.panes:

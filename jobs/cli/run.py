@@ -238,7 +238,6 @@ class _Given:
 
     @property
     def kind(self) -> RequestKind:
-        """The kind of a request for a range."""
         return RequestKind.CANDIDATE if self.is_candidate else RequestKind.RANGE
 
     def _refuse(self, option: str, *names: str) -> None:

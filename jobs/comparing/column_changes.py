@@ -26,12 +26,8 @@ class ColumnChanges:
     def __init__(self, name: str, kind: pa.DataType, *, is_value: bool, files: Path, kept_numbers: int) -> None:
         """Prepare.
 
-        Args:
-            name: the column.
-            kind: its type.
-            is_value: whether a difference is a change of the row, see `Shape.values`.
-            files: a path that begins the names of this column's temporary files.
-            kept_numbers: so many differences are in memory; more are in these files.
+        A difference is a change of the row if `is_value` (`Shape.values`). So many `kept_numbers` are in memory; more
+        are in temporary files, whose names begin with `files`.
         """
         self.name, self.kind, self.is_value = name, kind, is_value
         self.mismatch = self.missing = self.extra = 0

@@ -50,12 +50,6 @@ DEFAULT = Comparison()
 def compare(lake: Lake, pipeline: str, sides: Sides, *, options: Comparison = DEFAULT) -> Differences:
     """Return the differences between two views of a pipeline: windows, late, unassigned, invalid records, side outputs.
 
-    Args:
-        lake: the lake.
-        pipeline: the name of the pipeline.
-        sides: the two views.
-        options: what to compare, and how much memory to use.
-
     Raises:
         StoreError: a file cannot be read, or the rows differ from those that were written (law L9).
     """

@@ -39,11 +39,8 @@ class Sides:
 def request_sides(view: LedgerView, request_id: str | None = None) -> Sides:
     """Return what readers see, and what they would see after the publication of a request.
 
-    For a published request: what they saw directly before and after its publication.
-
-    Args:
-        view: the ledger.
-        request_id: the request, or the first letters of its id. None: the newest open request that changes something.
+    For a published request: what they saw directly before and after its publication. `request_id` may be the first
+    letters of an id; None: the newest open request that changes something.
 
     Raises:
         RequestError: there is no such request, or several.
@@ -107,11 +104,8 @@ def version_sides(view: LedgerView, before: int, after: int | None = None) -> Si
 def run_sides(view: LedgerView, before: str, after: str | None = None) -> Sides:
     """Return the rows of two runs of one slice, without those of other slices.
 
-    Args:
-        view: the ledger.
-        before: a run id, or its first letters.
-        after: another run. None: `before` is compared with the run of its slice that readers see, which then comes
-            first.
+    A run is named by its id, or by its first letters. Without `after`, `before` is compared with the run of its slice
+    that readers see, which then comes first.
 
     Raises:
         RequestError: there is no such run, or several; the runs are of different slices; or `after` is None and the

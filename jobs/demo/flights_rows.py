@@ -88,10 +88,8 @@ def read_flights(from_date: date = FIRST_DAY, to_date: date = END_DAY) -> dict[d
 def to_row(source: Mapping[str, str], zones: Mapping[str, str], numbers: Counter[str]) -> FlightRow:
     """Return the record for a row of the source.
 
-    Args:
-        source: a row of flights.csv, column -> text.
-        zones: airport -> name of its time zone.
-        numbers: how often each flight id occurred. The call counts this one: a second flight gets the suffix `-2`.
+    `source` maps the columns of flights.csv to texts, and `zones` an airport to the name of its time zone. `numbers`
+    counts how often each flight id occurred, with this call: a second flight gets the suffix `-2`.
     """
     sched_dep_at = local_ms(NEW_YORK, _local_day(source), source["sched_dep_time"])
     sched_arr_at = scheduled_arrival_ms(sched_dep_at, source["sched_arr_time"], zones.get(source["dest"]))

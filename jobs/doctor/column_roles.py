@@ -89,12 +89,9 @@ def guess_roles(
 ) -> Roles:
     """Return the roles of columns.
 
-    Args:
-        columns: name -> Spark simple type, in table order.
-        head: some records with the columns that can be read.
-        wishes: what a person has named.
-        without: partition columns, which are guessed to be no key.
-        entities: columns with ids of what the records are about, which are guessed to be no ids of records.
+    `columns` maps a name to a Spark simple type, in table order. `head` has some records with the columns that can be
+    read, and `wishes` what a person has named. The partition columns `without` are guessed to be no key, and
+    `entities`, the ids of what the records are about, to be no ids of records.
 
     Raises:
         SpecError: a named column does not exist, or its values are no times.

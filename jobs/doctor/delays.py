@@ -100,10 +100,8 @@ class Delays:
 def measure_delays(event_time_ms: Int64s, problems: Codes, *, window_ms: int) -> Delays:
     """Measure the delays of records in log order.
 
-    Args:
-        event_time_ms: the event times.
-        problems: 0 where the record is valid. An invalid record moves no watermark and is never late.
-        window_ms: the size of the tumbling windows.
+    `problems` is 0 where the record is valid; an invalid record moves no watermark and is never late. `window_ms` is
+    the size of the tumbling windows.
     """
     times = event_time_ms[problems == 0]
     before_ms = greatest_before(times)

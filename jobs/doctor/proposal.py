@@ -59,12 +59,9 @@ def order_choices(
 ) -> Iterator[OrderChoice]:
     """Yield the orders that records may have, best first. Ties are for the caller to find.
 
-    Args:
-        columns: name -> Spark simple type.
-        roles: what columns mean.
-        is_tracked: whether the table has row tracking.
-        has_commits: whether the log has commits, in whose order its files were appended.
-        chosen: what a person has named: `commits`, `appended` or columns.
+    `columns` maps a name to a Spark simple type. `is_tracked`: the table has row tracking. `has_commits`: the log has
+    commits, in whose order its files were appended. `chosen` is what a person has named: `commits`, `appended` or
+    columns.
     """
     if list(chosen) == ["commits"]:
         yield OrderChoice(text=None, columns=None, why="as it was asked for")

@@ -51,10 +51,8 @@ class SliceCandidate:
 def slice_candidates(facts: TableFacts, times: Sequence[str], chosen: Sequence[str] = ()) -> list[SliceCandidate]:
     """Return the candidates, best first.
 
-    Args:
-        facts: the table.
-        times: columns that may say when a record arrived, best first.
-        chosen: the columns that a person has named, or `commits`; all candidates if empty.
+    `times` are columns that may say when a record arrived, best first. `chosen` are the columns that a person has
+    named, or `commits`; all candidates if empty.
     """
     candidates = [*_by_partition(facts), *_by_time(facts, times), _by_commits(facts)]
     if not chosen:

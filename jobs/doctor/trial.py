@@ -37,11 +37,8 @@ class Refused:
 def try_file(text: str, path: Path, lake: Lake, *, instants_ms: Sequence[int]) -> Accepted | Refused:
     """Return the accepted file, or why it was refused.
 
-    Args:
-        text: the YAML.
-        path: where the file will be.
-        lake: the lake.
-        instants_ms: instants of the first and the last slice with records; empty if the log has no records.
+    `text` is the YAML, and `path` where it will be. `instants_ms` are instants of the first and the last slice with
+    records; none if the log has no records.
     """
     try:
         pipeline = parse_pipeline(text, source=str(path))

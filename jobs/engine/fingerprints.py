@@ -284,12 +284,8 @@ def checks_fingerprint(pipeline: Pipeline, suite: Mapping[str, object] | None) -
 def run_id(*, pipeline: str, slice_: Slice, spec: str, input: str, state_before: str) -> str:  # noqa: A002 (the glossary's word)
     """Return the id of the run of one slice: 32 hex digits of the hash of all that determines the run.
 
-    Args:
-        pipeline: the name of the pipeline.
-        slice_: the slice: its bounds and its id.
-        spec: from `spec_fingerprint`.
-        input: the fingerprint of the slice's records in log order.
-        state_before: the fingerprint of the checkpoint before the slice, or `EMPTY_STATE`.
+    `spec` is from `spec_fingerprint`, `input` the fingerprint of the records in log order, and `state_before` that of
+    the checkpoint before the slice, or `EMPTY_STATE`.
     """
     place = [slice_.slice_id, slice_.start_ms, slice_.end_ms]
     return fingerprint([pipeline, *place, spec, input, state_before])[:RUN_ID_DIGITS]

@@ -61,9 +61,7 @@ def pipeline_functions(pipeline: Pipeline) -> Functions:
 def pipeline_aggregates(pipeline: Pipeline, columns: Mapping[str, str]) -> dict[str, Aggregate]:
     """Build the aggregates of a pipeline, by name, in the order of the file.
 
-    Args:
-        pipeline: a checked pipeline.
-        columns: the log's columns, name -> Spark type.
+    `columns` are the log's: name -> Spark type.
 
     Raises:
         SpecError: an aggregate does not take the type of its column; the message names the file and the aggregate.
@@ -79,10 +77,8 @@ def pipeline_aggregates(pipeline: Pipeline, columns: Mapping[str, str]) -> dict[
 def engine(pipeline: Pipeline, columns: Mapping[str, str], functions: Functions | None = None) -> Engine:
     """Compile a pipeline for a log with these columns. This imports the users' functions.
 
-    Args:
-        pipeline: a pipeline that `validate_against_schema` accepted for the log.
-        columns: the log's columns, name -> Spark type.
-        functions: from `pipeline_functions`; the caller passes it to ship the imported modules to Spark's workers.
+    `validate_against_schema` has accepted the pipeline. `columns` are the log's: name -> Spark type. A caller passes
+    `functions`, from `pipeline_functions`, to ship the imported modules to Spark's workers.
 
     Raises:
         SpecError: the parts do not fit together, or a function has the wrong kind; the message names file and key.

@@ -57,12 +57,7 @@ def with_append_places(
 ) -> tuple[PinnedFile, ...]:
     """Return files with their places in the order of appending.
 
-    Args:
-        log: the log.
-        files: the files of a range.
-        log_files: the files of `_delta_log`.
-        live: all files of the version.
-        order: what to look up.
+    `files` are those of a range, and `live` are all files of the version.
 
     Raises:
         LogError: the log has no row tracking, or the order of files is not known.
@@ -111,10 +106,7 @@ def _doubtful_versions(modified: Mapping[int, Sequence[int]], *, backfill_files:
     A file of a lower version than that of the backfill was written after the backfill had begun, so after all files
     that it numbers. A version is in doubt unless an older file with a lower version shows that this is not the case.
     The files of a full commit of a backfill show nothing, because the next commit may belong to the same backfill.
-
-    Args:
-        modified: version -> modification times of all its files.
-        backfill_files: as in `CommitOrder`.
+    `modified` maps a version to the modification times of all its files.
     """
     doubtful = set()
     oldest: float = float("inf")

@@ -23,9 +23,8 @@ class ArrowSql:
     def __init__(self, *, memory_mb: int | None = None, spill: str | None = None) -> None:
         """Prepare a connection.
 
-        Args:
-            memory_mb: how much memory DuckDB may use for its own data; None: its default, a share of the machine.
-            spill: the directory for data that does not fit; None: DuckDB's default.
+        With `memory_mb` or `spill`, DuckDB has that much memory for its own data, or that directory for data that do
+        not fit.
         """
         self._config: dict[str, str | bool | int | float | list[str]] = {}
         if memory_mb is not None:

@@ -53,13 +53,8 @@ class PartFiles:
     ) -> "Iterator[tuple[int, pa.RecordBatch]]":
         """Yield batches of at most `rows` rows, and the number of the part of each.
 
-        Texts that repeat may come as dictionaries.
-
-        Args:
-            columns: the columns to read. Those that the table does not have are missing.
-            rows: the largest number of rows in a batch.
-            only: the files to read; None for all.
-            may_have: row groups for whose statistics this returns false are not read.
+        Texts that repeat may come as dictionaries. Columns that the table does not have are missing. `only` are the
+        files to read; None: all. Row groups for whose statistics `may_have` returns false are not read.
 
         Raises:
             StoreError: a file cannot be read; the message names it.
@@ -171,11 +166,8 @@ def read_checkpoint(
 ) -> "list[tuple[pa.Table, Bools]]":
     """Return the rows of one table in the parts of a checkpoint, and which of them are in the state.
 
-    Args:
-        uri_of: returns the path of a table.
-        parts: the attempts that stored the parts, in order; the first is full.
-        table: the name of a checkpoint table.
-        columns: the columns to return. Those that the table does not have are missing.
+    `uri_of` returns the path of a table. `parts` are the attempts that stored the parts, in order; the first is full.
+    Columns that the table does not have are missing.
 
     Returns:
         For each part its rows, and whether they are in the state after the last part. A removal removes the rows of

@@ -57,12 +57,10 @@ class ColumnSlicing(Slicing):
 
     @property
     def column(self) -> str:
-        """The slice column."""
         return self.cut.by.columns[0]
 
     @override
     def sliced(self) -> SlicedFiles:
-        """Return the files of the slices; raises as `Slicing.sliced` does."""
         known = self._known_times()
         unknown = [file for file in self.log.files() if file.records != 0 and file.path not in known]
         system, root = file_system(self.log.uri)

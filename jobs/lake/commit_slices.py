@@ -147,7 +147,6 @@ class CommitSlicing(Slicing):
 
     @override
     def span(self, path: str, action: Mapping[str, Any], *, version: int) -> Span:
-        """Return the times between which the records of a file were appended."""
         place = place_of(self.log_files.root, path)
         if place not in self._spans:
             origin = self.origins.get(place)

@@ -8,6 +8,7 @@ fields in another order or missing.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from jobs.lake.arrow_types import is_stored_as
 from windowlib.columnar.arrow import arrow_type
 from windowlib.records.column_types import FIELD_ID, PHYSICAL_NAME, Node, spell_type
 
@@ -24,10 +25,6 @@ def stored_names(fields: Sequence[Mapping[str, Any]], stored: "pa.Schema | pa.St
     Fields with an id (`FIELD_ID`) have the name of the file's field with this id. The others, and all fields of a file
     without ids, are found by name. Without a mapped name, a name that differs only in upper and lower case is the same
     name, as in Spark.
-
-    Args:
-        fields: the fields of a struct, or columns of the log.
-        stored: the fields of the struct in the file, or its columns.
     """
     names = stored.names
     exact, folded = {*names}, {name.casefold(): name for name in reversed(names)}  # a file may have 10,000 columns
@@ -115,10 +112,7 @@ def conformed(values: "pa.Array", node: Node) -> "pa.Array":
 def refusals(kind: "pa.DataType", node: Node, *, name: str) -> Iterator[str]:
     """Yield why `conformed` does not read a column of a file.
 
-    Args:
-        kind: the Arrow type of the column in the file. A timestamp of type INT96 is `timestamp[us]`.
-        node: the type in the log.
-        name: the name for the sentence.
+    `kind` is the Arrow type of the column in the file (`timestamp[us]` of an INT96), `node` the type in the log.
     """
     import pyarrow as pa
 
@@ -161,7 +155,7 @@ def _is_read(kind: "pa.DataType", wanted: "pa.DataType") -> bool:
     if kind.equals(wanted):
         return True
     if types.is_string(wanted) or types.is_binary(wanted):
-        return _is_other_layout(kind, wanted)
+        return is_stored_as(kind, wanted)
     if types.is_timestamp(wanted):
         is_date = types.is_date32(kind) and wanted.tz is None
         # The time zone of a stored timestamp is UTC, or it is not stored (INT96).
@@ -170,15 +164,6 @@ def _is_read(kind: "pa.DataType", wanted: "pa.DataType") -> bool:
         is_kind = is_whole or (types.is_floating(kind) and types.is_floating(wanted))
         return bool(is_kind and kind.bit_width < wanted.bit_width)
     return bool(types.is_decimal(wanted) and (is_whole or types.is_decimal(kind)) and _casts(kind, wanted))
-
-
-def _is_other_layout(kind: "pa.DataType", wanted: "pa.DataType") -> bool:
-    import pyarrow as pa
-
-    types = pa.types
-    if types.is_string(wanted):
-        return bool(types.is_large_string(kind) or types.is_string_view(kind))
-    return bool(types.is_large_binary(kind) or types.is_binary_view(kind))
 
 
 def _casts(kind: "pa.DataType", wanted: "pa.DataType") -> bool:

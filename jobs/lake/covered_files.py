@@ -106,7 +106,6 @@ class CoveredFile:
 
     @property
     def named(self) -> str:
-        """The file in words."""
         return f"file {self.path} ({self.owner}) of event log {self.uri}"
 
 

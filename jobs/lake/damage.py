@@ -58,11 +58,8 @@ def table_errors(
 def log_errors(uri: str, doing: str) -> Iterator[None]:
     """Turn the exceptions of deltalake and Arrow about a damaged table into a `LogError` of one paragraph.
 
-    If the disk fails, or this user may not read the table, the message tells that instead.
-
-    Args:
-        uri: the log's table.
-        doing: the step that can fail, for the message, such as "reading its schema".
+    If the disk fails, or this user may not read the table, the message tells that instead. `doing` is the step that can
+    fail, such as "reading its schema".
 
     Raises:
         LogError: names the table, the step and the cause.
@@ -92,9 +89,7 @@ def log_errors(uri: str, doing: str) -> Iterator[None]:
 def reading(uri: str, attempts: Collection[tuple[str, str]] = ()) -> Iterator[None]:
     """Turn the errors of reading a damaged table of ours into a `StoreError`.
 
-    Args:
-        uri: the place of the table.
-        attempts: pairs of (slice_id, attempt_id). Their files are searched for damage before the other files.
+    The files of `attempts`, pairs of (slice_id, attempt_id), are searched for damage before the other files.
 
     Raises:
         StoreError: names the table and, where it can be told, the file.

@@ -72,8 +72,7 @@ class LogTable(LogVersion):
     def log_files(self, *, stored: StoredDigests = NO_DIGESTS) -> LogFiles:
         """List the files of `_delta_log` up to this version, and check those that the version follows from.
 
-        Args:
-            stored: digests that earlier runs have stored. A file is checked once for each `LogTable`.
+        A file is checked once for each `LogTable`.
 
         Raises:
             LogError: a file is not as it was written, or cannot be read.
@@ -241,7 +240,6 @@ class DeltaPlace:
         return describe_log(self.uri, version)
 
     def is_newest(self, version: int) -> bool:
-        """Return whether the table has the commit of a version and none of the next one."""
         return is_newest(self.uri, version)
 
     def tip(self) -> LogTip | None:

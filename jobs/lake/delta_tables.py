@@ -58,7 +58,6 @@ class OpenedTable:
     _listing: tuple[int, Listing] | None = None
 
     def listing(self) -> Listing:
-        """Return the list of its files."""
         version = self.delta.version()
         if self._listing is None or self._listing[0] != version:
             self._listing = version, Listing(self.delta)

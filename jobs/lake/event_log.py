@@ -48,7 +48,6 @@ class FileLayout:
 
     @property
     def nodes(self) -> dict[str, Node]:
-        """The types of the columns in the log."""
         return {field["name"]: field["type"] for field in self.fields}
 
     @property
@@ -120,7 +119,6 @@ class PinnedLog:
 
     @property
     def is_partitioned(self) -> bool:
-        """Whether slices are partitions of the log."""
         return is_partitioned(self._table, self._slicing.cut.by)
 
     @property
@@ -130,7 +128,6 @@ class PinnedLog:
 
     @property
     def is_read_by_spark(self) -> bool:
-        """Whether Spark can read the log where tasks cannot."""
         return self._table.is_read_by_spark
 
     def missing(self, slices: Sequence[Slice]) -> Mapping[str, str] | None:

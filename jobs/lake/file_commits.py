@@ -41,9 +41,7 @@ Bound = int | str
 def new_path(attempt: Attempt, name: str) -> str:
     """Return the path of a new file of an attempt, relative to the root of its table, in the usual directories.
 
-    Args:
-        attempt: (slice_id, attempt_id).
-        name: the name of the file, with `.parquet`. It must be new in this directory.
+    `name` ends with `.parquet`, and is new in this directory.
     """
     parts = [f"{column}={quote(value, safe='')}" for column, value in zip(PARTITION_COLUMNS, attempt, strict=True)]
     return "/".join([*parts, name])
@@ -52,10 +50,8 @@ def new_path(attempt: Attempt, name: str) -> str:
 def append_rows(uri: str, rows: "pa.Table", *, metadata: Mapping[str, str] = MappingProxyType({})) -> None:
     """Append rows to an existing table in one commit, as one file for each attempt.
 
-    Args:
-        uri: the place of the table, which is partitioned by slice and attempt.
-        rows: the rows, with the columns of the partition. They may lack other columns.
-        metadata: what the commit stores besides: name -> text.
+    The rows have the columns of the partition, and may lack others. The commit stores `metadata` (name -> text)
+    besides.
 
     Raises:
         StoreError: as for `commit_files`.
@@ -89,11 +85,8 @@ def _by_attempt(rows: "pa.Table") -> "Iterator[tuple[Attempt, pa.Table]]":
 def commit_files(uri: str, files: Sequence[TableFile]) -> list[TableFile]:
     """Add files to an existing table in one commit, with the statistics from their footers. No row is read.
 
-    A file without rows is not added. Nothing is committed if no file has rows.
-
-    Args:
-        uri: the place of the table, which is partitioned by slice and attempt.
-        files: the files, whose paths are relative to the root and not encoded (`new_path`). They have to be complete.
+    A file without rows is not added. Nothing is committed if no file has rows. The paths of the files are relative to
+    the root of the table and not encoded (`new_path`). The files are complete.
 
     Returns:
         The files that were added, in the given order, with their records and bytes.
@@ -114,35 +107,56 @@ def commit_files(uri: str, files: Sequence[TableFile]) -> list[TableFile]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Footer:
-    """A file that was read: its columns, and the text of its statistics."""
+    """A file that was read: its columns, and the action that adds it to its table."""
 
     file: TableFile
     schema: "pa.Schema"
-    statistics: str
-    modified_ms: int
+    action: "AddAction"
 
 
 def _read_footer(system: "pafs.FileSystem", root: str, file: TableFile, *, bounded: AbstractSet[str] | None) -> _Footer:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     # Spark reads a relative path with a colon in its first segment as a URI with a scheme.
     if ":" in file.path or file.path.startswith("/"):
         raise InvariantBroken(f"the path of a new file must be relative and without a colon, found {file.path!r}")
-    place = f"{root}/{file.path}"
+    place, partition = f"{root}/{file.path}", dict(zip(PARTITION_COLUMNS, file.attempt, strict=True))
     try:
-        info = system.get_file_info(place)
-        with system.open_input_file(place) as data:
-            footer = pq.read_metadata(data)
+        footer, action = add_action(system, place, path=file.path, partition=partition, bounded=bounded)
     except (OSError, pa.ArrowException) as error:
         raise StoreError(f"the new file {place} cannot be read ({error}); run the slice again") from error
-    return _Footer(
-        file=replace(file, records=footer.num_rows, bytes=info.size),
-        schema=footer.schema.to_arrow_schema(),
+    file = replace(file, records=footer.num_rows, bytes=action.size)
+    return _Footer(file=file, schema=footer.schema.to_arrow_schema(), action=action)
+
+
+def add_action(
+    system: "pafs.FileSystem",
+    place: str,
+    *,
+    path: str,
+    partition: Mapping[str, str],
+    bounded: AbstractSet[str] | None = None,
+) -> "tuple[pq.FileMetaData, AddAction]":
+    """Return the footer of a complete file, and the action that adds it to a table with the statistics of the footer.
+
+    `path` is its path in the table, which is not encoded. Only the columns `bounded` get bounds; None: all columns.
+    """
+    import pyarrow.parquet as pq
+    from deltalake.transaction import AddAction
+
+    info = system.get_file_info(place)
+    with system.open_input_file(place) as data:
+        footer = pq.read_metadata(data)
+    action = AddAction(  # it encodes the path
+        path=path,
+        size=info.size,
+        partition_values=dict(partition),
+        modification_time=(info.mtime_ns or 0) // 1_000_000,
+        data_change=True,
         # deltalake 1.6.6 reads a pair of escaped surrogates as another character, so nothing is escaped.
-        statistics=json.dumps(file_statistics(footer, columns=bounded), ensure_ascii=False),
-        modified_ms=(info.mtime_ns or 0) // 1_000_000,
+        stats=json.dumps(file_statistics(footer, columns=bounded), ensure_ascii=False),
     )
+    return footer, action
 
 
 def _commit(uri: str, footers: Sequence[_Footer], metadata: Mapping[str, str]) -> None:
@@ -157,7 +171,7 @@ def _commit(uri: str, footers: Sequence[_Footer], metadata: Mapping[str, str]) -
         for problem in _problems(footer, columns):
             raise StoreError(f"the new file {uri}/{footer.file.path} does not fit table {uri}: {problem}")
     table.delta.create_write_transaction(
-        [_action(footer) for footer in footers],
+        [footer.action for footer in footers],
         mode="append",
         schema=schema,
         partition_by=list(PARTITION_COLUMNS),
@@ -183,28 +197,13 @@ def _problems(footer: _Footer, columns: Mapping[str, "pa.DataType"]) -> Iterator
             yield f"column {field.name!r} is {field.type}, and {columns[field.name]} in the table"
 
 
-def _action(footer: _Footer) -> "AddAction":
-    from deltalake.transaction import AddAction
-
-    return AddAction(  # it encodes the path
-        path=footer.file.path,
-        size=footer.file.bytes or 0,
-        partition_values=dict(zip(PARTITION_COLUMNS, footer.file.attempt, strict=True)),
-        modification_time=footer.modified_ms,
-        data_change=True,
-        stats=footer.statistics,
-    )
-
-
 def file_statistics(
     footer: "pq.FileMetaData", *, columns: AbstractSet[str] | None = None, max_text: int = MAX_TEXT
 ) -> dict[str, object]:
     """Return `numRecords`, and `minValues`, `maxValues` and `nullCount` of the columns that have them.
 
-    Args:
-        footer: the metadata of a Parquet file.
-        columns: the columns that get them, if they have any; all when None.
-        max_text: a bound of a text column keeps this many characters; a shortened upper bound is rounded up.
+    If `columns` is given, no other columns get them. A bound of a text keeps `max_text` characters; a shortened upper
+    bound is rounded up.
     """
     if columns is not None and not columns:
         return {"numRecords": footer.num_rows}
@@ -252,7 +251,7 @@ def _bound(raw: object, kind: "pa.DataType", *, is_upper: bool, max_text: int) -
     import pyarrow as pa
 
     if isinstance(raw, bytes):
-        return _text(raw, is_upper=is_upper, max_text=max_text) if _is_text(kind) else None
+        return _text(raw, is_upper=is_upper, max_text=max_text) if is_stored_as(kind, pa.string()) else None
     if not isinstance(raw, int) or isinstance(raw, bool):
         return None
     if pa.types.is_signed_integer(kind):
@@ -273,14 +272,6 @@ def _time(raw: int, kind: "pa.DataType", *, is_upper: bool) -> str | None:
     except OverflowError:  # a year outside 1 to 9999
         return None
     return text if kind.tz is None else f"{text}Z"
-
-
-def _is_text(kind: "pa.DataType") -> bool:
-    import pyarrow as pa
-
-    if pa.types.is_dictionary(kind):
-        return _is_text(kind.value_type)
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def _text(raw: bytes, *, is_upper: bool, max_text: int) -> str | None:

@@ -35,11 +35,6 @@ def filtered_files(uri: str, digests: StatisticsDigests, chosen: RowFilter) -> I
 
     Statistics that do not have the digest of the ledger hide no file.
 
-    Args:
-        uri: the place of the table.
-        digests: the attempts, with the digests of their statistics.
-        chosen: the chosen rows.
-
     Raises:
         StoreError: the table cannot be read, inside the context as well; the message names the damaged file.
     """

@@ -56,10 +56,7 @@ _NAMES: Final = "schema.name-mapping.default"
 def column_nodes(uri: str, schema: Schema, names: Iterable[tuple[int, str]]) -> dict[str, Node]:
     """Return column -> its type.
 
-    Args:
-        uri: the table.
-        schema: the schema of the version.
-        names: (field id, whole name) of fields, as they are in this or in other schemas.
+    `names` are (field id, whole name) of fields, as they are in this or in other schemas.
 
     Raises:
         LogError: a log cannot have a column of this type, or the name of a column does not tell it in every file.
@@ -250,11 +247,9 @@ class IcebergPlace:
         )
 
     def is_newest(self, version: int) -> bool:
-        """Return whether a snapshot is the newest one of the table. One metadata file is read."""
         return open_iceberg(self.uri).version == version
 
     def tip(self) -> LogTip | None:
-        """Return the newest snapshot; None if there is none."""
         table = open_iceberg(self.uri)
         files = iceberg_files(table, version=table.version)
         if not table.version:

@@ -29,11 +29,8 @@ _NOT_IN_A_PATH = re.compile(r"[\[\]|^\\\\]|%[0-9A-Fa-f]{2}")
 def checked_place(text: str, what: str) -> str:
     """Return a path or URI that the Delta library reads correctly, in one spelling for each place.
 
-    A `file:` URI becomes the path that it names, and `s3a://` becomes `s3://`.
-
-    Args:
-        text: the path or URI from a setting or a pipeline file.
-        what: the name of that setting, for the message.
+    A `file:` URI becomes the path that it names, and `s3a://` becomes `s3://`. `what` names the setting or the key that
+    has the text, for the message.
 
     Raises:
         SpecError: the scheme is not allowed, the URI has credentials, or the Delta library would misread a character.
@@ -120,8 +117,7 @@ class Lake:
     def check(self, *, must_exist: bool) -> None:
         """Refuse a lake that is not a readable directory. A missing lake is not treated as an empty one.
 
-        Args:
-            must_exist: true for commands that only read. The first run creates the lake.
+        Commands that only read need an existing lake. The first run creates it.
 
         Raises:
             RequestError: the lake does not exist, is not a directory, cannot be read, or is an object store without
@@ -172,7 +168,6 @@ class Lake:
         return self._below(f"{pipeline}/{table}")
 
     def ledger(self, pipeline: str) -> str:
-        """Return the path or URI of a pipeline's ledger."""
         return self.table(pipeline, "ledger")
 
     def scratch(self, pipeline: str, attempt_id: str) -> str:

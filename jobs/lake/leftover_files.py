@@ -18,6 +18,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from typing_extensions import override
+
 from jobs.lake.arrow_types import arrow_table
 from jobs.lake.damage import reading
 from jobs.lake.delta_tables import OpenedTable, forget_table, open_table, removed_paths
@@ -81,7 +83,7 @@ class CommittedFile:
 
 
 class AttemptFiles(Protocol):
-    """The files of the attempts at a pipeline."""
+    """The files of the attempts at a pipeline. All methods raise a StoreError if the store does not answer."""
 
     def listed(self) -> Sequence[LeftoverFile]:
         """Return all files of attempts. Files of the ledger, and files that Hindcast did not write, are not listed."""
@@ -109,26 +111,19 @@ class AttemptFiles(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LakeFiles:
+class LakeFiles(AttemptFiles):
     """The files of the attempts at a pipeline in a lake: a directory, or an object store."""
 
     lake: Lake
     pipeline: str
 
+    @override
     def listed(self) -> list[LeftoverFile]:
-        """Return the files of tables, of `_scratch` and of `_probe`, and those without their names, by path.
-
-        Raises:
-            StoreError: the store does not answer.
-        """
+        """Return the files of tables, of `_scratch` and of `_probe`, and those without their names, by path."""
         return self._listed((_OF_UNNAMED, _OF_TABLE, _OF_SCRATCH, _OF_PROBE))
 
     def listed_copies(self) -> list[LeftoverFile]:
-        """Return the files of current tables and of the cache of an upstream log, by path.
-
-        Raises:
-            StoreError: the store does not answer.
-        """
+        """Return the files of current tables and of the cache of an upstream log, by path."""
         return self._listed((_OF_CURRENT, _OF_UPSTREAM))
 
     def _listed(self, patterns: Sequence[re.Pattern[str]]) -> list[LeftoverFile]:
@@ -142,12 +137,8 @@ class LakeFiles:
         files = (_listed(info, tables, patterns) for info in infos if info.type == pafs.FileType.File)
         return sorted((file for file in files if file is not None), key=lambda file: file.path)
 
+    @override
     def named(self, tables: Iterable[str]) -> frozenset[str]:
-        """Return the paths that the newest versions of tables name, or whose removal they still record.
-
-        Raises:
-            StoreError: a table cannot be read.
-        """
         return frozenset(path for paths in self._each(self._named, tables) for path in paths)
 
     def _named(self, table: str) -> set[str]:
@@ -159,12 +150,8 @@ class LakeFiles:
             # What OPTIMIZE, DELETE or a clean-up removed belongs to older versions, until its file is deleted.
             return {place_of(root, path) for path in added} | _removed(opened, root, older_than_ms=0)
 
+    @override
     def committed(self, tables: Iterable[str]) -> list[CommittedFile]:
-        """Return the files that the newest versions of tables name.
-
-        Raises:
-            StoreError: a table cannot be read.
-        """
         return [file for files in self._each(self._committed, tables) for file in files]
 
     def _committed(self, table: str) -> list[CommittedFile]:
@@ -179,12 +166,8 @@ class LakeFiles:
             for size, modified, slice_id, attempt_id in zip(*columns, strict=True)
         ]
 
+    @override
     def delete_rows(self, table: str, attempts: Collection[Attempt], *, metadata: Mapping[str, str]) -> None:
-        """Delete all rows of attempts at slices in one commit of a table, without reading them.
-
-        Raises:
-            StoreError: the table cannot be read, or other processes committed first at every try.
-        """
         from deltalake import CommitProperties
 
         uri = self.lake.table(self.pipeline, table)
@@ -204,12 +187,8 @@ class LakeFiles:
         until_committed(uri, commit)
         forget_table(uri)
 
+    @override
     def expired(self, tables: Iterable[str], *, older_than_ms: int) -> frozenset[str]:
-        """Return the paths of the files that commits before that time have removed from tables.
-
-        Raises:
-            StoreError: a table cannot be read.
-        """
 
         def expired(table: str) -> set[str]:
             _system, root = file_system(self.lake.table(self.pipeline, table))
@@ -228,12 +207,9 @@ class LakeFiles:
         with ThreadPoolExecutor(max_workers=_DELETERS) as pool:
             return list(pool.map(read, tables))
 
+    @override
     def remove(self, paths: Iterable[str]) -> None:
-        """Remove files, and the directories that they leave empty.
-
-        Raises:
-            StoreError: the store does not answer, or forbids it.
-        """
+        """Remove files, and the directories that they leave empty."""
         system, _root = file_system(self.lake.root)
 
         def remove(path: str) -> None:

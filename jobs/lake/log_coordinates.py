@@ -29,7 +29,6 @@ class SliceFiles:
 
     @classmethod
     def grouped(cls, files: Iterable[PinnedFile], back: LookBack) -> "SliceFiles":
-        """Return files by slice."""
         by_slice: dict[str, list[PinnedFile]] = {slice_.slice_id: [] for slice_ in back.every}
         for file in files:
             by_slice[file.slice_id].append(file)
@@ -51,15 +50,12 @@ class SliceFiles:
         return tuple(file for file in files if file.slice_id in outside)
 
     def own_digests(self) -> dict[str, str]:
-        """Return the digests of the slices themselves."""
         return {slice_.slice_id: self.digests[slice_.slice_id] for slice_ in self.back.slices}
 
     def coordinates(self, shared: LogCoordinates, commits: Mapping[str, set[int]]) -> dict[str, LogCoordinates]:
         """Return the coordinates of each slice. The first slice has the digests of the files of `_delta_log`.
 
-        Args:
-            shared: those of a slice without files.
-            commits: the commits that added records to each slice.
+        `shared` are those of a slice without files, `commits` those that added records to each slice.
         """
         records = {slice_id: sum(file.records or 0 for file in own) for slice_id, own in self.of.items()}
         first = self.back.slices[0].slice_id if self.back.slices else None
@@ -100,13 +96,7 @@ def known_history(
 ) -> CommitHistory:
     """Return what the commits did that earlier readers have not covered.
 
-    Args:
-        log: the log at a version.
-        slicing: the slices.
-        files: the files of `_delta_log`.
-        digests: slice -> the digest of its files.
-        known: the results of earlier reads.
-        few: as for `read_history`.
+    `digests` maps a slice to the digest of its files.
 
     Raises:
         LogError: as for `read_history`.

@@ -69,7 +69,6 @@ class Cut:
         return self.slices[index].slice_id if index >= 0 and at_ms < self.slices[index].end_ms else None
 
     def is_instant(self, value: str | None) -> bool:
-        """Return whether a value is a date or time."""
         try:
             return value is not None and self.instant_ms(value) is not None
         except LogError:

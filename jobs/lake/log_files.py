@@ -235,10 +235,8 @@ def encoded_path(path: str) -> str:
 def place_of(root: str, path: str) -> str:
     """Return the path of a data file in the file system of its table.
 
-    Args:
-        root: the table's root in its file system.
-        path: the path in a commit: URI-encoded, and relative to the table. In a shallow clone it is the whole URI of a
-            file of the original table.
+    The path in a commit is URI-encoded, and relative to the table. In a shallow clone it is the whole URI of a file of
+    the original table. `root` is the root of the table in its file system.
     """
     if is_whole_uri(path):
         parts = urlsplit(path)
@@ -249,10 +247,8 @@ def place_of(root: str, path: str) -> str:
 def checkpoint_entries(files: LogFiles, columns: Sequence[str]) -> Iterator[Entry]:
     """Yield the actions of the newest checkpoint, as those of a commit; none without a checkpoint.
 
-    Args:
-        files: the files of `_delta_log`.
-        columns: what to read, such as `add.path`. A Parquet file without a column gives no value for it. A checkpoint
-            in JSON gives all values. A map is a list of pairs in Parquet.
+    `columns` are read, such as `add.path`. A Parquet file without a column gives no value for it. A checkpoint in JSON
+    gives all values. A map is a list of pairs in Parquet.
 
     Raises:
         LogError: a file of the checkpoint is damaged.

@@ -23,9 +23,7 @@ class Match(Enum):
 def match_input(sightings: Sequence[Sighting], now: LogCoordinates) -> Match:
     """Compare a slice with all sightings of a run. Of the sightings of the present content, the newest decides.
 
-    Args:
-        sightings: of the run, oldest first.
-        now: the present coordinates of the slice.
+    The sightings are the oldest first.
     """
     if len(sightings) == 1:
         match = compare_coordinates(sightings[0].log, now)

@@ -50,12 +50,8 @@ def find_records(
 ) -> Iterator[dict[str, Any]]:
     """Yield the records whose `column`, as text, equals `value`: at most `MOST_OF_FILE` of each file.
 
-    Args:
-        log: the log.
-        column: the logical name of a column.
-        value: the text to find.
-        search: chooses the files, and tells with which digest each is compared. None: all files, without a digest.
-        derivation: may have the column.
+    `search` chooses the files, and tells with which digest each is compared. None: all files, without a digest. The
+    column may be one of the log or of the derivation.
 
     Yields:
         A record's values by logical column name, as plain Python values.
@@ -79,15 +75,8 @@ def values_with(
 ) -> list[tuple[str, Mapping[str, Any]]]:
     """Return different values of `column`, as texts, that have `part` in them, in upper or lower case.
 
-    Only this column of the files is read.
-
-    Args:
-        log: the log.
-        column: the logical name of a column.
-        part: the text to find.
-        search: chooses the files, and tells with which digest each is compared.
-        most: how many values of one file to return. `part` itself is returned first.
-        derivation: may have the column.
+    Only this column of the files is read. At most `most` values of one file are returned, `part` itself first. The
+    other arguments are those of `find_records`.
 
     Returns:
         The values, each with the values of the partition columns of its file.

@@ -45,12 +45,10 @@ class DeletedRows:
 
     @cached_property
     def count(self) -> int:
-        """The number of deleted rows."""
         return int.from_bytes(self.bits, "big").bit_count()
 
     @cached_property
     def digest(self) -> str:
-        """A digest of the rows."""
         return hashlib.blake2b(self.bits, digest_size=16).hexdigest()
 
     def is_kept(self, first: int, count: int) -> "np.ndarray[Any, Any]":
@@ -190,6 +188,10 @@ class LogVersion(ABC):
         """Return path -> why it is not known which records of a file belong to the log."""
         return {}
 
+    def removable(self) -> frozenset[str]:
+        """Return the paths of files with records of the log that a clean-up of the table may remove."""
+        return frozenset()
+
 
 def no_bounds() -> "pa.Table":
     """Return the bounds of no file, as `LogTable.bounds` does."""
@@ -227,9 +229,7 @@ class LogPlace(Protocol):
     """Where an event log is, and how it is opened."""
 
     @property
-    def uri(self) -> str:
-        """The place."""
-        ...
+    def uri(self) -> str: ...
 
     def open(self, version: int | None = None) -> LogVersion:
         """Return a version of the log (None: the newest); raises a LogError if it cannot be opened."""

@@ -64,10 +64,7 @@ def listed_facts(
 ) -> ListedFacts:
     """Return what files tell of a log. Their footers are read.
 
-    Args:
-        listing: the files.
-        partitions: the types of partition columns; others are texts.
-        is_replaceable: whether a writer may replace a file.
+    `partitions` are the types of partition columns; others are texts. `is_replaceable`: a writer may replace a file.
 
     Raises:
         LogError: a file cannot be read, or the files do not fit together.
@@ -130,7 +127,6 @@ class ParquetPlace:
         )
 
     def is_newest(self, version: int) -> bool:
-        """Return whether the directory has the files of a version."""
         return list_parquet(self.uri).version == version
 
     def tip(self) -> LogTip:

@@ -173,7 +173,6 @@ def _read_footer(listing: ParquetListing, file: ListedParquet) -> Footer:
 
 
 def _columns(listing: ParquetListing, file: ListedParquet, parquet: "pq.ParquetFile") -> Iterator[tuple[str, Node]]:
-    """Yield the columns of a file with their types."""
     leaves = [parquet.schema.column(number) for number in range(len(parquet.schema))]
     int96 = {leaf.path.partition(".")[0] for leaf in leaves if leaf.physical_type == "INT96"}
     for field in parquet.schema_arrow:
@@ -189,9 +188,7 @@ def _columns(listing: ParquetListing, file: ListedParquet, parquet: "pq.ParquetF
 def _node(kind: "pa.DataType", *, is_instant: bool) -> Node | None:
     """Return the type of a column of a file; None if a log cannot have it.
 
-    Args:
-        kind: the type as Arrow reads it.
-        is_instant: whether its times are of type INT96. These are instants, and Arrow gives them no time zone.
+    `is_instant`: its times are of type INT96. These are instants, and Arrow gives them no time zone.
     """
     import pyarrow as pa
 

@@ -60,10 +60,7 @@ class PinnedFile(DataFile):
 def refuse_damage(log: LogVersion, files: Sequence[PinnedFile], *, accepted: Collection[Rewrite]) -> None:
     """Refuse files that the log still names, and whose records are not those that were appended.
 
-    Args:
-        log: the log.
-        files: the files.
-        accepted: commits that removed or changed records, and that a person has accepted.
+    `accepted` are commits that removed or changed records, and that a person has accepted.
 
     Raises:
         LogError: records were deleted or are not known, or a file was lost or has another size.

@@ -15,7 +15,7 @@ from jobs.lake.arrow_types import arrow_table
 from jobs.lake.damage import reading
 from jobs.lake.delta_tables import OpenedTable, checkpoint_interval, forget_table, open_newest
 from jobs.lake.durable_commits import commit_hooks, durable_commits
-from jobs.lake.file_commits import file_statistics
+from jobs.lake.file_commits import add_action
 from jobs.lake.log_files import place_of
 from jobs.lake.parquet_files import parquet_format, write_parquet
 from jobs.lake.row_filter import RowFilter
@@ -192,24 +192,10 @@ def replace_slices(table: PlainTable, actions: "Iterable[AddAction]", new: Repla
 
 
 def _written(uri: str, rows: "pa.Table", partition: Mapping[str, str]) -> "AddAction":
-    import json
-
-    import pyarrow.parquet as pq
-    from deltalake.transaction import AddAction
-
     directory = "".join(f"{name}={quote(value, safe='')}/" for name, value in partition.items())
     path = f"{directory}part-{uuid4()}.parquet"
     with reading(uri):
         write_parquet(f"{uri}/{path}", rows)
         system, root = file_system(uri)
-        info = system.get_file_info(f"{root}/{path}")
-        with system.open_input_file(f"{root}/{path}") as data:
-            footer = pq.read_metadata(data)
-    return AddAction(
-        path=path,
-        size=info.size,
-        partition_values=dict(partition),
-        modification_time=(info.mtime_ns or 0) // 1_000_000,
-        data_change=True,
-        stats=json.dumps(file_statistics(footer), ensure_ascii=False),
-    )
+        _footer, action = add_action(system, f"{root}/{path}", path=path, partition=partition)
+    return action

@@ -48,7 +48,6 @@ class Rewrite:
 
     @property
     def named(self) -> str:
-        """The commit, for messages."""
         return f"commit {self.version} ({self.operation})"
 
 
@@ -74,14 +73,7 @@ def predicate_of(entries: Sequence[Entry]) -> str:
 
 
 def removed_records(uri: str, slice_id: str, removal: tuple[int, str], *, why_not_accepted: str) -> LogError:
-    """Return the error for a slice whose records a commit (version, operation) removed or changed.
-
-    Args:
-        uri: the log.
-        slice_id: the slice.
-        removal: the commit.
-        why_not_accepted: as `LogVersion.why_not_accepted`.
-    """
+    """Return the error for a slice whose records a commit (version, operation) removed or changed."""
     version, operation = removal
     what = f"commit {version} ({operation}) removed or changed records of slice {slice_id} in event log {uri}"
     if why_not_accepted:

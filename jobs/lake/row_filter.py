@@ -35,7 +35,6 @@ class RowFilter:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that the filter needs."""
         return (*self.values, self.time)
 
     @property
@@ -73,8 +72,7 @@ class RowFilter:
     def may_match(self, files: "pa.Table") -> "pa.Array":
         """Return for each file whether it may have a chosen row.
 
-        Args:
-            files: rows of `DeltaTable.get_add_actions(flatten=True)`. A file without statistics may have one.
+        `files` are rows of `DeltaTable.get_add_actions(flatten=True)`. A file without statistics may have one.
         """
         import pyarrow as pa
         import pyarrow.compute as pc

@@ -124,12 +124,8 @@ def _end(ids: list[tuple[int, int]]) -> int | None:
 def stored_versions(log: LogVersion, place: str, own: int) -> tuple[int, int] | None:
     """Return the lowest and the highest commit of the rows of a file that stores them; None if it stores none.
 
-    OPTIMIZE stores them. The lowest one is -1 if the footer does not tell it.
-
-    Args:
-        log: the log.
-        place: the path of the file in the file system of the log.
-        own: the version that the Delta log gives the file. Rows without a stored version have it.
+    OPTIMIZE stores them. The lowest one is -1 if the footer does not tell it. `place` is the path of the file in the
+    file system of the log. Rows without a stored version have the version `own` that the Delta log gives the file.
 
     Raises:
         LogError: the file is damaged or lost.

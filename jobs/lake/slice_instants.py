@@ -31,7 +31,6 @@ class Span(NamedTuple):
 
     @classmethod
     def of(cls, first_ms: int, two: int) -> Self:
-        """Return the span between two instants."""
         return cls(min(first_ms, two), max(first_ms, two))
 
 
@@ -40,12 +39,8 @@ def slice_instants(column: "pa.Array", kind: TimeKind, zone: ZoneInfo) -> "pa.Ar
 
     A TIMESTAMP is an instant. A TIMESTAMP_NTZ is local to the zone, and a DATE is its midnight there. A local time that
     occurs twice is the first one, and a time that clocks skip is read with the offset before the jump, as by
-    `Cut.instant_ms`.
-
-    Args:
-        column: a column of dates, or of timestamps in any unit. Spark's INT96 timestamps have no zone in Arrow.
-        kind: the type of the column in the log.
-        zone: the time zone of the slices.
+    `Cut.instant_ms`. The column has dates, or timestamps in any unit, and is of type `kind` in the log. Spark's INT96
+    timestamps have no zone in Arrow.
     """
     ms = _whole_ms(column)
     if kind == "timestamp" or zone.key == "UTC":
@@ -108,11 +103,6 @@ def statistics_span(statistics: object, column: str, zone: ZoneInfo) -> Span | N
     """Return the span of a column by the statistics of an `add`; None if they do not tell it.
 
     Delta stores milliseconds, rounded down. Slices begin at whole minutes, so the rounded values are in the same slice.
-
-    Args:
-        statistics: the JSON text, or None.
-        column: the name of the column in the files.
-        zone: the time zone of the slices.
     """
     try:
         parsed: dict[str, Any] = json.loads(statistics) if isinstance(statistics, str) else {}

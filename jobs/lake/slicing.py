@@ -61,10 +61,7 @@ class Slicing(ABC):
     def groups(self, path: str, action: Mapping[str, Any], *, version: int) -> Sequence[str | None]:
         """Return the groups of the records of a file that a commit adds or removes.
 
-        Args:
-            path: the path of the file, as in the commit.
-            action: the `add` or the `remove`.
-            version: the version of the commit.
+        `path` is that in the commit, and `action` is the `add` or the `remove` of it.
 
         Raises:
             LogError: the commit does not tell it.

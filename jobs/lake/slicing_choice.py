@@ -29,7 +29,6 @@ class PartitionSlicing(Slicing):
 
     @override
     def sliced(self) -> SlicedFiles:
-        """Return the files of the slices; raises as `Slicing.sliced` does."""
         nulls: list[int | None] = []
         files: list[PinnedFile] = []
         filled: set[int] = set()
@@ -78,18 +77,12 @@ class PartitionSlicing(Slicing):
 
     @override
     def slice_of(self, group: str | None) -> str | None:
-        """Return the slice of a partition."""
         # A value that is no instant is in no file any more. Otherwise the log was refused before.
         return self.cut.slice_id(group) if self.cut.is_instant(group) else None
 
 
 def slicing_of(log: LogVersion, log_files: LogFiles, cut: Cut) -> Slicing:
     """Return how the slices of a log's files are told.
-
-    Args:
-        log: the log.
-        log_files: the files of its `_delta_log`.
-        cut: the slices.
 
     Raises:
         LogError: the columns of `log.slice.by` cannot assign the records of this log to slices.

@@ -74,11 +74,6 @@ def ensure_table(uri: str, table: Table, *, attempts: int = MAX_ATTEMPTS) -> Non
     again and tries again. New fields of a struct (`record`, after the log got a new column) are not added here: the
     first rows that have them add them.
 
-    Args:
-        uri: the place of the table.
-        table: the columns and their types.
-        attempts: how many times to try the commit.
-
     Raises:
         SpecError: a column exists with another type, or changes from key to value or back.
         StoreError: the table cannot be read, or another process committed first at every try.
@@ -171,8 +166,8 @@ def _check_column(uri: str, existing: Mapping[str, Any], wanted: Mapping[str, An
     if not column_takes(existing["type"], wanted["type"]):
         kinds = f"is a {spell_type(existing['type'])}, but the spec now makes it a {spell_type(wanted['type'])}"
         raise SpecError(
-            f"column {name!r} of table {uri} {kinds}. It keeps its type, also if only a candidate or a cancelled request "
-            "has it: rename it (acc_NAME: output NAME) in the pipeline file, or give the pipeline a new name"
+            f"column {name!r} of table {uri} {kinds}. It keeps its type, also if only a candidate or a cancelled "
+            "request has it: rename it (acc_NAME: output NAME) in the pipeline file, or give the pipeline a new name"
         )
     if role and former and role != former:
         raise SpecError(
@@ -226,11 +221,6 @@ def dataset_of(table: OpenedTable, attempts: Iterable[Attempt], *, share: Share 
     `DeltaTable.to_pyarrow_dataset` would make an expression of the statistics of each file, and Arrow would compare a
     filter with each of them, which takes the square of the number of slices. Its file system is written in Python, so a
     short process may exit while a thread of Arrow still calls the interpreter.
-
-    Args:
-        table: a table of ours.
-        attempts: pairs of (slice_id, attempt_id).
-        share: which of these files.
     """
     return files_dataset(table.uri, _shared(table.listing().of({*attempts}), share), table_schema(table))
 
@@ -253,11 +243,8 @@ def files_dataset(
 ) -> "pads.FileSystemDataset":
     """Return files of a table as an Arrow dataset. A task can read them so without opening the table.
 
-    Args:
-        uri: the place of the table.
-        listed: the files.
-        schema: the columns of the table, as `table_schema` returns them.
-        repeated: columns of texts that are read as dictionaries, which takes a fifth of the time if values repeat.
+    `schema` are the columns of the table (`table_schema`). Texts of the columns `repeated` are read as dictionaries,
+    which takes a fifth of the time if values repeat.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -335,10 +322,7 @@ def attempts_dataset(
 def read_attempts(uri: str, attempts: Iterable[Attempt], columns: Sequence[str] | None = None) -> "pa.Table":
     """Return the rows of the given attempts.
 
-    Args:
-        uri: the place of the table.
-        attempts: pairs of (slice_id, attempt_id).
-        columns: the columns to return, in this order; all when None.
+    The columns have the order of `columns`; None: all.
 
     Returns:
         The rows; a table without rows and columns if there are no attempts or the Delta table does not exist.

@@ -17,10 +17,7 @@ if TYPE_CHECKING:
 def bound_instants(bounds: "pa.Array", node: Node, *, unit: str | None) -> list[int | None]:
     """Return the instants of bounds of a column, in epoch ms rounded down; None where a bound tells none.
 
-    Args:
-        bounds: the values, in the type that they have in a file or in the log.
-        node: the type of the column in the log.
-        unit: the unit of numbers.
+    The bounds are of the type that they have in a file or in the log. `unit` is that of numbers.
     """
     import pyarrow as pa
 

@@ -7,7 +7,6 @@ from typing import Any, Self
 from jobs.lake.rewrites import Rewrite, RewrittenSlice
 from jobs.ledger.events import EventKind, LedgerEvent
 from jobs.plain_text import counted, shortened
-from windowlib.errors import LedgerError
 
 _MAX_REASON = 120
 
@@ -40,16 +39,9 @@ class AcceptedRewrite:
 
     @classmethod
     def of(cls, event: LedgerEvent) -> tuple[Self, ...]:
-        """Return the commits that an `accepted` event records.
-
-        Raises:
-            LedgerError: the event lacks a field.
-        """
-        try:
-            table_id = str(event.details["table_id"])
-            rewrites = [_rewrite(commit) for commit in event.details["commits"]]
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise LedgerError(f"ledger event accepted (seq {event.seq}) cannot be read: {error!r}") from error
+        """Return the commits that an `accepted` event records."""
+        table_id = str(event.details["table_id"])
+        rewrites = [_rewrite(commit) for commit in event.details["commits"]]
         who, reason = event.who or "", event.reason or ""
         return tuple(
             cls(table_id=table_id, rewrite=rewrite, who=who, reason=reason, at_ms=event.at_ms, seq=event.seq)

@@ -6,12 +6,11 @@ next one that has stored it again counts.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
-from jobs.ledger.events import EventKind, LedgerEvent, run_result
+from jobs.ledger.events import LedgerEvent, run_result, text_of
 from jobs.ledger.later import Later
 from jobs.ledger.removals import Removal, StoredAttempt, Why, removals_of
-from jobs.ledger.request_projection import text_of
 from jobs.ledger.view import StagedRun
 from jobs.runs import CheckpointPart, RunResult
 
@@ -40,15 +39,7 @@ class AttemptChoice:
 
     def copy(self) -> "AttemptChoice":
         """Return the same attempts, to which further ones can be added."""
-        return AttemptChoice(
-            staged_attempts=self.staged_attempts.copy(),
-            condemned=self.condemned.copy(),
-            condemned_attempts=self.condemned_attempts.copy(),
-            mended=self.mended.copy(),
-            replaced=self.replaced.copy(),
-            removed=self.removed.copy(),
-            removed_checkpoints=self.removed_checkpoints.copy(),
-        )
+        return AttemptChoice(**{own.name: getattr(self, own.name).copy() for own in fields(self)})
 
     def stage(self, event: LedgerEvent) -> StagedRun:
         """Take an attempt at a run in, and return it."""
@@ -70,21 +61,14 @@ class AttemptChoice:
         self.mended[run.result.run_id] = run
         return run
 
-    def change(self, event: LedgerEvent) -> None:
-        """Take in an event of kind `condemned` or `removed`."""
-        if event.kind is EventKind.CONDEMNED:
-            self._condemn(event)
-        else:
-            self._remove(event)
-
-    def _condemn(self, event: LedgerEvent) -> None:
+    def condemn(self, event: LedgerEvent) -> None:
         """Take a condemned attempt in: of one run, or of all."""
         if event.run_id is None:
             self.condemned_attempts.add(text_of(event, "attempt_id"))
         else:
             self.condemned.add(f"{event.run_id}/{event.attempt_id}")
 
-    def _remove(self, event: LedgerEvent) -> None:
+    def remove(self, event: LedgerEvent) -> None:
         """Take in what a clean-up has removed."""
         for stored, removal in removals_of(event):
             (self.removed_checkpoints if removal.why is Why.CHECKPOINTS else self.removed)[stored] = removal

@@ -67,11 +67,8 @@ def check_chain(
 ) -> Link:
     """Check the chain of rows and return the link of the last row (`before` if there are no rows).
 
-    Args:
-        rows: stored events, sorted by (seq, ordinal).
-        before: the event before the rows; `Link()` for the first row of a ledger.
-        uri: the ledger, for messages.
-        file_of: returns the data file of the events of a version, for messages.
+    `rows` are sorted by (seq, ordinal). `before` is the event before them; `Link()` for the first row of a ledger. For
+    messages, `file_of` returns the data file of the events of a version.
 
     Raises:
         LedgerError: an event was changed, added, moved, or lost.

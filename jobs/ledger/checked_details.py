@@ -94,7 +94,6 @@ class LaterDetails(StoredDetails):
 
     @property
     def digest(self) -> str:
-        """The hash of the text."""
         return self._digest
 
     @override

@@ -42,8 +42,7 @@ _STORES: Final = ("s3", "gs", "az", "abfs", "abfss")
 def prove_conditional_put(uri: str) -> None:
     """Put one small object twice, and remove it, if the store has objects and was not proven for this ledger.
 
-    Args:
-        uri: the place of the ledger; the object is below `_probe` beside it.
+    The object is below `_probe` beside the ledger.
 
     Raises:
         LedgerError: the store accepted both puts, or does not know the condition.

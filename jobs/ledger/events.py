@@ -1,13 +1,14 @@
 """The events of the ledger: one row each, with typed columns for queried fields and JSON for all others."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import Enum
 from functools import cache
 from operator import index
-from typing import TYPE_CHECKING, Any, Final, overload
+from typing import TYPE_CHECKING, Any, Final
 
 from jobs.ledger.chain import CANONICAL_JSON, CONTENT_ERRORS
+from jobs.ledger.later import Cell, LaterSequence
 from jobs.ledger.stored_details import StoredDetails
 from jobs.runs import (
     OPTIONAL_FATES,
@@ -134,6 +135,18 @@ def ledger_schema() -> "pa.Schema":
     return pa.schema([pa.field(name, kinds.get(name, pa.string())) for name in _COLUMNS])
 
 
+def text_of(event: LedgerEvent, column: str) -> str:
+    """Return a column of an event that its kind requires.
+
+    Raises:
+        LedgerError: the event has no text there.
+    """
+    value = getattr(event, column)
+    if not isinstance(value, str):
+        raise LedgerError(f"ledger event {event.kind.value} (seq {event.seq}) has no {column}; the ledger is damaged")
+    return value
+
+
 def closed_event(request_id: str, why: str, *, who: str | None = None, by: str | None = None) -> LedgerEvent:
     """Return the event that closes a request; `by` is the request that settles or replaces it."""
     details = {} if by is None else {"by": by}
@@ -215,52 +228,36 @@ def judged_event(request_id: str, basis: str, checks: Mapping[str, Sequence[Chec
 
 
 def judged_checks(event: LedgerEvent) -> dict[str, tuple[CheckResult, ...]]:
-    """Return the checks of each run that a `judged` event records.
-
-    Raises:
-        LedgerError: the event lacks a field.
-    """
-    try:
-        return {run_id: tuple(map(_check, checks)) for run_id, checks in event.details["runs"].items()}
-    except (KeyError, TypeError, AttributeError) as error:
-        raise LedgerError(f"ledger event judged (seq {event.seq}) cannot be read: {error!r}") from error
+    """Return the checks of each run that a `judged` event records."""
+    return {run_id: tuple(map(_check, checks)) for run_id, checks in event.details["runs"].items()}
 
 
 def run_result(event: LedgerEvent) -> RunResult:
-    """Return the result that a `staged` event records, without checks and with verdict ERROR: see `with_checks`.
-
-    Raises:
-        LedgerError: the event lacks a field.
-    """
-    try:
-        details = event.details
-        return RunResult(
-            slice=event.slice,
-            run_id=_required(event, "run_id"),
-            attempt_id=_required(event, "attempt_id"),
-            spec_fingerprint=_required(event, "spec_fingerprint"),
-            input_fingerprint=_required(event, "input_fingerprint"),
-            state_before=_required(event, "state_before"),
-            state_after=_required(event, "state_after"),
-            digests=details["digests"],
-            counts=Counts(
-                read=event.records_read or 0,
-                **{name: details.get(name, 0) for name in OPTIONAL_FATES},
-                **{name: getattr(event, name) or 0 for name in ("assigned", "late", "unassigned", "invalid", "panes")},
-            ),
-            watermark_ms=event.watermark_ms,
-            log=coordinates_of(details["log"]),
-            seconds=event.seconds or 0.0,
-            verdict=Verdict.ERROR,  # a run without a `checked` event must not be published
-            warnings=tuple(details["warnings"]),
-            clamped=details["clamped"],
-            extras=details["extras"],
-            checkpoint=_checkpoint(details.get("checkpoint", {"earlier": (), "stored_digests": {}})),
-        )
-    except (KeyError, TypeError) as error:
-        raise LedgerError(
-            f"ledger event staged (seq {event.seq}, slice {event.slice_id}) cannot be read: {error!r}"
-        ) from error
+    """Return the result that a `staged` event records, without checks and with verdict ERROR: see `with_checks`."""
+    details = event.details
+    return RunResult(
+        slice=event.slice,
+        run_id=text_of(event, "run_id"),
+        attempt_id=text_of(event, "attempt_id"),
+        spec_fingerprint=text_of(event, "spec_fingerprint"),
+        input_fingerprint=text_of(event, "input_fingerprint"),
+        state_before=text_of(event, "state_before"),
+        state_after=text_of(event, "state_after"),
+        digests=details["digests"],
+        counts=Counts(
+            read=event.records_read or 0,
+            **{name: details.get(name, 0) for name in OPTIONAL_FATES},
+            **{name: getattr(event, name) or 0 for name in ("assigned", "late", "unassigned", "invalid", "panes")},
+        ),
+        watermark_ms=event.watermark_ms,
+        log=coordinates_of(details["log"]),
+        seconds=event.seconds or 0.0,
+        verdict=Verdict.ERROR,  # a run without a `checked` event must not be published
+        warnings=tuple(details["warnings"]),
+        clamped=details["clamped"],
+        extras=details["extras"],
+        checkpoint=_checkpoint(details.get("checkpoint", {"earlier": (), "stored_digests": {}})),
+    )
 
 
 _VERDICTS: Mapping[object, Verdict] = {verdict.value: verdict for verdict in Verdict}
@@ -268,15 +265,13 @@ _VERDICTS: Mapping[object, Verdict] = {verdict.value: verdict for verdict in Ver
 
 
 def with_checks(result: RunResult, event: LedgerEvent) -> RunResult:
-    """Return the result with the verdict and checks of a `checked` event.
+    """Return the result with the verdict and checks of a `checked` event."""
+    return replace(result, verdict=_VERDICTS[event.verdict], checks=later_checks(event))
 
-    Raises:
-        LedgerError: the event lacks a field.
-    """
-    try:
-        return replace(result, verdict=_VERDICTS[event.verdict], checks=StoredChecks(event))
-    except KeyError as error:
-        raise _unreadable(event, error) from error
+
+def later_checks(event: LedgerEvent) -> Sequence[CheckResult]:
+    """Return the checks of a `checked` event, which are made when the first of them is read."""
+    return LaterSequence(Cell(event, _checks_of))
 
 
 def checks_fingerprint_of(event: LedgerEvent) -> str | None:
@@ -286,56 +281,16 @@ def checks_fingerprint_of(event: LedgerEvent) -> str | None:
     return stored
 
 
-class StoredChecks(Sequence[CheckResult]):
-    """The checks of a `checked` event, made when the first of them is read.
-
-    Raises:
-        LedgerError: the event lacks a field.
-    """
-
-    __slots__ = ("_event", "_found")
-
-    def __init__(self, event: LedgerEvent) -> None:
-        self._event = event
-        self._found: tuple[CheckResult, ...] | None = None
-
-    def _made(self) -> tuple[CheckResult, ...]:
-        if self._found is None:
-            try:
-                self._found = tuple(map(_check, self._event.details["checks"]))
-            except CONTENT_ERRORS as error:
-                raise _unreadable(self._event, error) from error
-        return self._found
-
-    @overload
-    def __getitem__(self, place: int) -> CheckResult: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> tuple[CheckResult, ...]: ...
-
-    def __getitem__(self, place: int | slice) -> CheckResult | tuple[CheckResult, ...]:
-        return self._made()[place]
-
-    def __len__(self) -> int:
-        return len(self._made())
-
-    def __iter__(self) -> Iterator[CheckResult]:
-        return iter(self._made())
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, StoredChecks | tuple) and self._made() == tuple(other)
-
-    def __hash__(self) -> int:
-        return hash(self._made())
-
-    def __repr__(self) -> str:
-        return repr(self._made())
-
-
-def _unreadable(event: LedgerEvent, error: Exception) -> LedgerError:
-    if isinstance(event.details, StoredDetails):
-        return event.details.wrong(f"{error!r:.300}")
-    return LedgerError(f"ledger event checked (seq {event.seq}, slice {event.slice_id}) cannot be read: {error!r:.300}")
+def _checks_of(event: LedgerEvent) -> tuple[CheckResult, ...]:
+    """Return the checks of a `checked` event. Raises a LedgerError, because they are read after the fold."""
+    try:
+        return tuple(map(_check, event.details["checks"]))
+    except CONTENT_ERRORS as error:
+        if isinstance(event.details, StoredDetails):
+            raise event.details.wrong(f"{error!r:.300}") from error
+        raise LedgerError(
+            f"ledger event checked (seq {event.seq}, slice {event.slice_id}) cannot be read: {error!r:.300}"
+        ) from error
 
 
 def _check(stored: Mapping[str, Any]) -> CheckResult:
@@ -372,10 +327,3 @@ def _checkpoint(stored: Mapping[str, Any]) -> CheckpointForm:
 def coordinates_of(log: Mapping[str, Any]) -> LogCoordinates:
     """Return stored coordinates. Older ledgers lack the fields that have defaults."""
     return LogCoordinates(**{**log, "commits": tuple(log["commits"])})
-
-
-def _required(event: LedgerEvent, column: str) -> str:
-    value = getattr(event, column)
-    if not isinstance(value, str):
-        raise TypeError(f"{column} is {value!r}")
-    return value

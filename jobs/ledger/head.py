@@ -131,9 +131,7 @@ def advice_without(uri: str, file: str | None = None) -> str:
 def head_in_commits(uri: str, *, recent: int = RECENT_COMMITS) -> Head | None:
     """Return the head in the newest commit of the pipeline's tallies that stores one; None without such a commit.
 
-    Args:
-        uri: the ledger.
-        recent: how many commits of the table are searched.
+    The newest `recent` commits of the table are searched.
 
     Raises:
         StoreError: the table cannot be read.

@@ -6,9 +6,8 @@ table still has each of its files, and each file has the size, time and inode th
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from threading import Lock
 from typing import Any
 
@@ -89,19 +88,15 @@ class EventHistory:
     def copy(self) -> "EventHistory":
         """Return a history that takes in events of its own. Another thread may take events into this one meanwhile."""
         with self._lock:
-            return EventHistory(
-                table_id=self.table_id,
+            return replace(
+                self,
                 events=self.events.copy(),
                 project=self.project.copy(),
-                link=self.link,
                 commits=self.commits.copy(),
                 tips=self.tips.copy(),
                 given_up=self.given_up.copy(),
                 files=self.files.copy(),
-                known=self.known,
-                begun_after=self.begun_after,
-                count=self.count,
-                saved=self.saved,
+                _lock=Lock(),
             )
 
 
@@ -116,13 +111,11 @@ class Remembered:
         """Drop all histories. A forked process does so, because another thread may have held a lock at the fork."""
         self._lock = Lock()
         self._histories: LRUCache[str, EventHistory] = LRUCache(self._most)
-        self.is_off = False
 
     def keep(self, uri: str, history: EventHistory) -> None:
         """Remember a history, which its `Ledger` may still extend."""
         with self._lock:
-            if not self.is_off:
-                self._histories[uri] = history
+            self._histories[uri] = history
 
     def drop(self, uri: str, history: EventHistory) -> None:
         """Forget a history that holds a part of the rows of a read."""
@@ -135,16 +128,6 @@ class Remembered:
         with self._lock:
             history = self._histories.get(uri)
         return None if history is None else history.copy()
-
-    @contextmanager
-    def off(self) -> Iterator[None]:
-        """Forget all histories, and remember none in the context: each `Ledger` reads its table from the beginning."""
-        self.forget_all()
-        self.is_off = True
-        try:
-            yield
-        finally:
-            self.is_off = False
 
 
 MOST_LEDGERS = 16

@@ -97,12 +97,16 @@ class Later(MutableMapping[K, V]):
 
 
 class LaterSequence(Sequence[V]):
-    """A sequence that does not change. An item is a value, or a `Cell` of one."""
+    """A sequence that does not change: of values and of `Cell`s of values, or made as a whole by one `Cell`."""
 
-    __slots__ = ("_items",)
+    __slots__ = ("_source",)
 
-    def __init__(self, items: Sequence[V | Cell[V]]) -> None:
-        self._items = items
+    def __init__(self, items: Sequence[V | Cell[V]] | Cell[Sequence[V]]) -> None:
+        self._source = items
+
+    @property
+    def _items(self) -> Sequence[V | Cell[V]]:
+        return self._source.value if isinstance(self._source, Cell) else self._source
 
     @overload
     def __getitem__(self, place: int) -> V: ...
@@ -118,6 +122,9 @@ class LaterSequence(Sequence[V]):
 
     def __len__(self) -> int:
         return len(self._items)
+
+    def __iter__(self) -> Iterator[V]:
+        return (item.value if isinstance(item, Cell) else item for item in self._items)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, LaterSequence | tuple) and tuple(self) == tuple(other)

@@ -73,11 +73,7 @@ class Lease:
 
 
 def lease_from_details(details: Mapping[str, Any], at_ms: int) -> Lease:
-    """Return the lease of a `leased` event that was written at `at_ms`.
-
-    Raises:
-        KeyError, TypeError: the details are not those of a lease.
-    """
+    """Return the lease of a `leased` event that was written at `at_ms`."""
     holder = details["holder"]
     return Lease(
         lease_id=details["lease_id"],

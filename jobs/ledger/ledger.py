@@ -101,8 +101,7 @@ class Ledger:
     def write(self, decide: Decide) -> LedgerView:
         """Append the events that `decide` returns, in one commit. If it returns none, write nothing.
 
-        Args:
-            decide: gets the newest view and returns the events. An exception that it raises ends the write.
+        `decide` gets the newest view and returns the events. An exception that it raises ends the write.
 
         Returns:
             The view after the commit.
@@ -249,7 +248,7 @@ class Ledger:
         """Return what a snapshot holds, if a read of the present version would give it again."""
         from jobs.ledger.snapshot import read_snapshot  # a ledger in another store does not need it
 
-        history = read_snapshot(self.uri) if version and not REMEMBERED.is_off else None
+        history = read_snapshot(self.uri) if version else None
         if history is None or history.table_id != table.table_id or history.known > version:
             return None
         return history if table.still_has(history.files, after=history.known) else None
@@ -258,7 +257,7 @@ class Ledger:
         """Write a snapshot, if the next reader could use it."""
         from jobs.ledger.snapshot import write_snapshot
 
-        if not REMEMBERED.is_off and table.still_has(history.files, after=history.known):
+        if table.still_has(history.files, after=history.known):
             write_snapshot(self.uri, history)
         history.saved = history.count
 

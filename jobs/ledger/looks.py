@@ -6,7 +6,6 @@ from typing import Any
 
 from jobs.ledger.events import EventKind, LedgerEvent, coordinates_of, slice_columns
 from jobs.runs import LogCoordinates, RunResult, Sighting
-from windowlib.errors import LedgerError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,25 +52,18 @@ def looked_event(look: Look, before: Look | None = None) -> LedgerEvent:
 
 
 def look_of(event: LedgerEvent, before: Look | None) -> Look:
-    """Return the look that a `looked` event records; `before` is the look of the newest such event before it.
-
-    Raises:
-        LedgerError: the event lacks a field, or is the difference from another look.
-    """
-    try:
-        details, changed = event.details, _kept(event.details, before)
-        for name, seen in details["newly" if "since" in details else "changed"].items():
-            changed[name] = SeenInput(log=coordinates_of(seen["log"]), removed=str(seen["removed"]))
-        return Look(
-            table_id=str(details["table_id"]),
-            version=int(details["version"]),
-            commit=str(details["commit"]),
-            names={**details.get("names", {})},
-            changed=changed,
-            seq=event.seq,
-        )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise LedgerError(f"ledger event looked (seq {event.seq}) cannot be read: {error!r}") from error
+    """Return the look that a `looked` event records; `before` is the look of the newest such event before it."""
+    details, changed = event.details, _kept(event.details, before)
+    for name, seen in details["newly" if "since" in details else "changed"].items():
+        changed[name] = SeenInput(log=coordinates_of(seen["log"]), removed=str(seen["removed"]))
+    return Look(
+        table_id=str(details["table_id"]),
+        version=int(details["version"]),
+        commit=str(details["commit"]),
+        names={**details.get("names", {})},
+        changed=changed,
+        seq=event.seq,
+    )
 
 
 def _kept(details: Mapping[str, Any], before: Look | None) -> dict[str, SeenInput]:
@@ -90,15 +82,8 @@ def changes_details(changes: Mapping[str, LogCoordinates]) -> dict[str, Any]:
 
 
 def stored_changes(event: LedgerEvent) -> dict[str, LogCoordinates]:
-    """Return the changed slices that a `requested` event stores; none if it opens no restatement.
-
-    Raises:
-        LedgerError: the event lacks a field.
-    """
-    try:
-        return {name: coordinates_of(log) for name, log in (event.details.get("changes") or {}).items()}
-    except (KeyError, TypeError, AttributeError) as error:
-        raise LedgerError(f"ledger event requested (seq {event.seq}) cannot be read: {error!r}") from error
+    """Return the changed slices that a `requested` event stores; none if it opens no restatement."""
+    return {name: coordinates_of(log) for name, log in (event.details.get("changes") or {}).items()}
 
 
 def _plain(log: LogCoordinates) -> dict[str, Any]:
@@ -120,14 +105,5 @@ def verified_event(result: RunResult, sighting: Sighting, *, fingerprint: str, w
 
 
 def verified_sighting(event: LedgerEvent) -> Sighting:
-    """Return the sighting that a `verified` event records.
-
-    Raises:
-        LedgerError: the event lacks a field.
-    """
-    try:
-        return Sighting(log=coordinates_of(event.details["log"]), is_equal=bool(event.details["equal"]))
-    except (KeyError, TypeError) as error:
-        raise LedgerError(
-            f"ledger event verified (seq {event.seq}, slice {event.slice_id}) cannot be read: {error!r}"
-        ) from error
+    """Return the sighting that a `verified` event records."""
+    return Sighting(log=coordinates_of(event.details["log"]), is_equal=bool(event.details["equal"]))

@@ -19,7 +19,8 @@ from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from jobs.ledger.acceptances import AcceptedRewrite
-from jobs.ledger.events import CACHE, EventKind, LedgerEvent
+from jobs.ledger.chain import CONTENT_ERRORS
+from jobs.ledger.events import CACHE, EventKind, LedgerEvent, text_of
 from jobs.ledger.later import Cell, Later
 from jobs.ledger.looks import Look, look_of, verified_sighting
 from jobs.ledger.provenance import Decided, decision_of
@@ -32,7 +33,6 @@ from jobs.ledger.request_projection import (
     fail_attempt,
     opened_request,
     start_attempt,
-    text_of,
 )
 from jobs.ledger.run_projection import Runs, RunsProjection
 from jobs.ledger.view import LedgerView, RequestState
@@ -81,7 +81,7 @@ class Projection:
 
     _requests: Later[str, RequestProjection] = field(default_factory=Later)
     _open: dict[str, bool] = field(default_factory=dict)  # the ids of the open requests, oldest first
-    _runs: RunsProjection = field(default_factory=RunsProjection)
+    runs: RunsProjection = field(default_factory=RunsProjection)
     _publications: Later[int, _PublicationProjection] = field(default_factory=Later)
     _seen: dict[str, str | None] = field(default_factory=dict)  # slice -> the run that readers see
     _slices: dict[str, list[int]] = field(default_factory=dict)  # slice -> its start and its end
@@ -94,13 +94,20 @@ class Projection:
     _ordered: Later[str, Slice] | None = field(default=None, metadata=CACHE)  # `_slices`, in their order
     _view: LedgerView | None = field(default=None, metadata=CACHE)  # the view of the events so far
 
-    def add(self, event: LedgerEvent) -> None:  # noqa: C901, PLR0912, PLR0915  (one flat match over the kinds)
+    def add(self, event: LedgerEvent) -> None:
         """Take one event in.
 
         Raises:
             LedgerError: the event lacks a field that its kind requires.
         """
         self._view = None
+        try:
+            self._add(event)
+        except CONTENT_ERRORS as error:
+            place = f"seq {event.seq}, slice {event.slice_id}" if event.slice_id else f"seq {event.seq}"
+            raise LedgerError(f"ledger event {event.kind.value} ({place}) cannot be read: {error!r}") from error
+
+    def _add(self, event: LedgerEvent) -> None:  # noqa: C901, PLR0912, PLR0915  (one flat match over the kinds)
         # Slices of another time zone have the same names. The bounds are those of the run that readers see.
         if event.slice_id is not None and (event.kind in _SHOWS or event.slice_id not in self._slices):
             bounds = [event.slice.start_ms, event.slice.end_ms]
@@ -124,11 +131,11 @@ class Projection:
             case EventKind.COMPLETED:
                 self._complete(event)
             case EventKind.CHECKED:
-                self._runs.check(event)
+                self.runs.check(event)
             case EventKind.JUDGED:
-                self._runs.judge(event)
+                self.runs.judge(event)
             case EventKind.WAIVED:
-                self._runs.waive(event)
+                self.runs.waive(event)
             case EventKind.PUBLISHED:
                 self._publish(event)
             case EventKind.ROLLED_BACK:
@@ -156,7 +163,7 @@ class Projection:
         """Take in what somebody has seen of the event log, or accepted there."""
         if event.kind is EventKind.VERIFIED:
             run_id = text_of(event, "run_id")
-            self._runs.change(run_id, sightings=(*self._runs.of(run_id).sightings, verified_sighting(event)))
+            self.runs.change(run_id, sightings=(*self.runs.of(run_id).sightings, verified_sighting(event)))
         elif event.kind is EventKind.LOOKED:
             self._look = look_of(event, self._look)
         else:
@@ -168,18 +175,13 @@ class Projection:
             self,
             _requests=self._requests.copy(RequestProjection.copy),
             _open=self._open.copy(),
-            _runs=self._runs.copy(),
+            runs=self.runs.copy(),
             _publications=self._publications.copy(_PublicationProjection.copy),
             _seen=self._seen.copy(),
             _slices=self._slices.copy(),
             _chain=self._chain.copy(),
             _decisions=self._decisions.copy(),
         )
-
-    @property
-    def runs(self) -> RunsProjection:
-        """The runs of the events so far."""
-        return self._runs
 
     def view(self, version: int) -> LedgerView:
         """Return the view of the events so far; `version` is the version of the ledger that they reach."""
@@ -191,7 +193,7 @@ class Projection:
         if self._ordered is None:
             items = sorted(self._slices.items(), key=lambda item: item[1][0])
             self._ordered = Later((item[0], Cell(item, _slice)) for item in items)
-        runs = self._runs.copy()
+        runs = self.runs.copy()
         attempts = runs.attempts
         return LedgerView(
             version=version,
@@ -255,7 +257,7 @@ class Projection:
             self._open.pop(request.request.request_id, None)
 
     def _stage(self, event: LedgerEvent) -> None:
-        run = self._runs.stage(event)
+        run = self.runs.stage(event)
         result = run.result
         request = self._known_request(run.request_id)
         if request is not None and not event.details.get("warms_up", False):
@@ -265,7 +267,7 @@ class Projection:
         run_id = text_of(event, "run_id")
         self._request(event).add_run(text_of(event, "slice_id"), run_id)
         if event.details.get("chain_start", False):
-            self._runs.let_begin(run_id)
+            self.runs.let_begin(run_id)
 
     def _complete(self, event: LedgerEvent) -> None:
         request = self._request(event)
@@ -283,9 +285,9 @@ class Projection:
         for slice_id, run_id in runs.items():
             if run_id is None or run_id in {self._seen.get(slice_id), self._chain.get(slice_id)}:
                 continue
-            waiver = self._runs.of(run_id).waiver
+            waiver = self.runs.of(run_id).waiver
             if waiver is not None and not self._is_open_with(waiver.request_id, slice_id, run_id):
-                self._runs.end_waiver(run_id)
+                self.runs.end_waiver(run_id)
 
     def _is_open_with(self, request_id: str, slice_id: str, run_id: str) -> bool:
         return request_id in self._open and self._requests[request_id].runs.get(slice_id) == run_id
@@ -297,7 +299,7 @@ class Projection:
             self._end_waivers(request.runs)
 
     def _publish(self, event: LedgerEvent) -> None:
-        self._runs.renew_waiver(text_of(event, "run_id"))
+        self.runs.renew_waiver(text_of(event, "run_id"))
         self._change_what_readers_see(event, undoes=None)
         self._hold = None  # while the chain is held, only a person's publication is written, and it ends the hold
         self._end(event.request_id, RequestState.PUBLISHED)
@@ -313,7 +315,7 @@ class Projection:
         slice_id = text_of(event, "slice_id")
         self._end_waivers({slice_id: self._publications[undoes].changes.get(slice_id)})
         if event.run_id is not None:  # the publication that showed it before stands
-            self._runs.renew_waiver(event.run_id)
+            self.runs.renew_waiver(event.run_id)
         self._hold = Hold(
             seq=event.seq, undoes=undoes, who=event.who or "", reason=event.reason or "", at_ms=event.at_ms
         )
@@ -362,16 +364,18 @@ class Projection:
         """Take in that other attempts count: some were condemned or removed, or one has mended a run."""
         if event.kind is EventKind.MENDED:
             self._mend(event)
+        elif event.kind is EventKind.CONDEMNED:
+            self.runs.attempts.condemn(event)
         else:
-            self._runs.attempts.change(event)
-        self._runs.renew_all()  # the checkpoints of other runs may have parts of the attempt
+            self.runs.attempts.remove(event)
+        self.runs.renew_all()  # the checkpoints of other runs may have parts of the attempt
 
     def _mend(self, event: LedgerEvent) -> None:
         run_id = text_of(event, "run_id")
-        self._runs.mend(event)
-        checked = self._runs.of(run_id).checked
+        self.runs.mend(event)
+        checked = self.runs.of(run_id).checked
         if event.details.get("owns_checks", False) and checked is not None:
-            self._runs.change(run_id, checked=replace(checked, attempt_id=event.attempt_id))
+            self.runs.change(run_id, checked=replace(checked, attempt_id=event.attempt_id))
 
 
 def _slice(item: tuple[str, list[int]]) -> Slice:

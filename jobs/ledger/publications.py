@@ -48,7 +48,6 @@ class Publication:
 
     @property
     def is_rollback(self) -> bool:
-        """Whether it reverts another publication."""
         return self.undoes is not None
 
 

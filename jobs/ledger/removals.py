@@ -4,7 +4,7 @@ The event is written before the rows are deleted. So a reader that misses rows c
 next clean-up finishes one that was killed.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
@@ -63,18 +63,8 @@ def removed_event(removed: Mapping[StoredAttempt, Why], *, who: str, reason: str
 
 
 def removals_of(event: LedgerEvent) -> Iterator[tuple[StoredAttempt, Removal]]:
-    """Yield what a `removed` event records.
-
-    Raises:
-        LedgerError: the event cannot be read.
-    """
-    try:
-        for why, attempts in event.details.items():
-            removal = Removal(seq=event.seq, at_ms=event.at_ms, who=event.who or "", why=Why(why))
-            yield from (((slice_id, attempt_id), removal) for attempt_id, slice_id in _pairs(attempts))
-    except (ValueError, AttributeError, TypeError) as error:
-        raise LedgerError(f"ledger event removed (seq {event.seq}) cannot be read: {error!r}") from error
-
-
-def _pairs(attempts: Mapping[str, Iterable[str]]) -> Iterator[tuple[str, str]]:
-    return ((attempt_id, slice_id) for attempt_id, slice_ids in attempts.items() for slice_id in slice_ids)
+    """Yield what a `removed` event records."""
+    for why, attempts in event.details.items():
+        removal = Removal(seq=event.seq, at_ms=event.at_ms, who=event.who or "", why=Why(why))
+        for attempt_id, slice_ids in attempts.items():
+            yield from (((slice_id, attempt_id), removal) for slice_id in slice_ids)

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from jobs.ledger.events import CACHE, LedgerEvent
+from jobs.ledger.events import CACHE, LedgerEvent, text_of
 from jobs.ledger.leases import Lease, lease_from_details
 from jobs.ledger.looks import stored_changes
 from jobs.ledger.provenance import Comment, DagRunOrigin, comment_of, origin_of
@@ -31,7 +31,6 @@ class RequestProjection:
     frozen: Request | None = field(default=None, metadata=CACHE)
 
     def add_run(self, slice_id: str, run_id: str) -> None:
-        """Take a run of a slice in."""
         self.runs[slice_id] = run_id
         self.frozen = None
 
@@ -41,7 +40,6 @@ class RequestProjection:
         self.frozen = None
 
     def change(self, **changes: object) -> None:
-        """Change fields of the request."""
         self.request = replace(self.request, **changes)  # type: ignore[arg-type]
         self.frozen = None
 
@@ -113,18 +111,11 @@ def opened_request(event: LedgerEvent) -> Request:
 
 
 def stored_warm_up(event: LedgerEvent) -> WarmUp | None:
-    """Return the warm-up of a `requested` event.
-
-    Raises:
-        LedgerError: the event lacks a field of it.
-    """
+    """Return the warm-up of a `requested` event."""
     stored = event.details.get("warm_up")
     if stored is None:
         return None
-    try:
-        return WarmUp(first=Slice(**stored["first"]), time=tuple(stored["time"]), fingerprint=stored["fingerprint"])
-    except (KeyError, TypeError) as error:
-        raise LedgerError(f"ledger event requested (seq {event.seq}) cannot be read: {error!r}") from error
+    return WarmUp(first=Slice(**stored["first"]), time=tuple(stored["time"]), fingerprint=stored["fingerprint"])
 
 
 def _request_kind(event: LedgerEvent, details: Mapping[str, Any]) -> RequestKind:
@@ -144,21 +135,14 @@ def _request_kind(event: LedgerEvent, details: Mapping[str, Any]) -> RequestKind
 
 
 def add_lease(event: LedgerEvent, projection: RequestProjection) -> None:
-    """Take a lease in. Its first event names the DAG run, the later ones do not. A closed request has no leases.
-
-    Raises:
-        LedgerError: the event lacks a field.
-    """
+    """Take a lease in. Its first event names the DAG run, the later ones do not. A closed request has no leases."""
     projection.frozen = None
     if not projection.request.is_open:
         return
     origin = origin_of(event)
     if origin is not None:
         projection.origins[origin.key] = origin
-    try:
-        lease = lease_from_details(event.details, event.at_ms)
-    except (KeyError, TypeError) as error:
-        raise LedgerError(f"ledger event leased (seq {event.seq}) cannot be read: {error!r}") from error
+    lease = lease_from_details(event.details, event.at_ms)
     if origin is not None:
         projection.lease_runs[lease.lease_id] = origin.key
     projection.leases[lease.lease_id] = replace(lease, dag_run=projection.lease_runs.get(lease.lease_id))
@@ -194,15 +178,3 @@ def add_comment(event: LedgerEvent, projection: RequestProjection | None) -> Non
     if projection is not None and (comment := comment_of(event)) is not None:
         projection.comments.append(comment)
         projection.frozen = None
-
-
-def text_of(event: LedgerEvent, column: str) -> str:
-    """Return a column of an event that its kind requires.
-
-    Raises:
-        LedgerError: the event has no text there.
-    """
-    value = getattr(event, column)
-    if not isinstance(value, str):
-        raise LedgerError(f"ledger event {event.kind.value} (seq {event.seq}) has no {column}; the ledger is damaged")
-    return value

@@ -13,15 +13,15 @@ from jobs.ledger.attempt_choice import AttemptChoice, content_of
 from jobs.ledger.events import (
     EventKind,
     LedgerEvent,
-    StoredChecks,
     checks_fingerprint_of,
     judged_checks,
+    later_checks,
     run_result,
+    text_of,
     with_checks,
 )
 from jobs.ledger.later import Later
 from jobs.ledger.plain_codec import Codec
-from jobs.ledger.request_projection import text_of
 from jobs.ledger.tally import Standing, standing_of
 from jobs.ledger.view import Judgement, LedgerView, StagedRun, Waiver
 from jobs.runs import Sighting, Verdict
@@ -146,7 +146,6 @@ class RunsProjection:
                 self.change(run_id, **{name: None})
 
     def waive(self, event: LedgerEvent) -> None:
-        """Take the waiver of a run in."""
         run_id = text_of(event, "run_id")
         checked, judgement = self.of(run_id).checked, self.of(run_id).judgement
         failed = _failed_checks(checked) if checked is not None else frozenset()
@@ -235,7 +234,6 @@ class RunsProjection:
             self.brief(run_id)
 
     def brief(self, run_id: str) -> RunBrief:
-        """Return the brief of a staged run."""
         slot = self.slots[run_id]
         if slot.brief is None:
             run, is_gone = self._resolved(run_id)
@@ -273,7 +271,7 @@ class RunsProjection:
 
 
 def _content(checked: LedgerEvent) -> tuple[object, ...]:
-    return checks_fingerprint_of(checked), StoredChecks(checked)
+    return checks_fingerprint_of(checked), later_checks(checked)
 
 
 def _failed_checks(event: LedgerEvent) -> frozenset[tuple[str | None, ...]]:

@@ -207,7 +207,6 @@ class _Blocks:
         self._lines: dict[int, list[bytes]] = {}
 
     def read(self, number: int) -> bytes:
-        """Return a block."""
         import pyarrow as pa
 
         start, (compressed, size) = self._starts[number], self._sizes[number]
@@ -215,7 +214,6 @@ class _Blocks:
         return block
 
     def line_at(self, place: int) -> bytes:
-        """Return a line by its number."""
         number, at = divmod(place, BLOCK_LINES)
         if number not in self._lines:
             self._lines[number] = self.read(number + 1).split(b"\n")

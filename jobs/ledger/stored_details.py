@@ -82,7 +82,6 @@ class EventPlace(NamedTuple):
 
     @classmethod
     def of(cls, uri: str, row: Row) -> "EventPlace":
-        """Return the place of a row."""
         return cls(uri, row["seq"], row["ordinal"], row["event"])
 
     def wrong(self, what: str) -> LedgerError:
@@ -128,12 +127,10 @@ class StoredDetails(Mapping[str, Any]):
             raise self.wrong(str(error)) from error
 
     def wrong(self, what: str) -> LedgerError:
-        """Return the error for details of which something is wrong."""
         return self._event.wrong(what)
 
     @property
     def text(self) -> str:
-        """The stored JSON text."""
         return self._text
 
     def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - JSON

@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from typing_extensions import override
+
 from jobs.disk_errors import disk_problem
 from jobs.lake.arrow_types import arrow_table
 from jobs.lake.damage import REMOTE_ADVICE, damaged_file, one_line, table_errors
@@ -32,7 +34,10 @@ class ConflictError(Exception):
 
 
 class LedgerStore(Protocol):
-    """The storage of a ledger's rows. Tests use one in memory."""
+    """The storage of a ledger's rows. Tests use one in memory.
+
+    All methods raise a LedgerError if the ledger cannot be read or written.
+    """
 
     def refresh(self) -> int:
         """Look for new commits; return the newest version, 0 if the ledger does not exist."""
@@ -43,7 +48,7 @@ class LedgerStore(Protocol):
         ...
 
     def create(self) -> None:
-        """Create the ledger if it does not exist."""
+        """Create the ledger if it does not exist. Several processes may do so at once."""
         ...
 
     def append(self, rows: Sequence[Row]) -> None:
@@ -63,15 +68,23 @@ class LedgerStore(Protocol):
         ...
 
     def head_elsewhere(self) -> Head | None:
-        """Return a head that is stored elsewhere, for a ledger whose head is lost; it may be an old one."""
+        """Return a head that is stored elsewhere, for a ledger whose head is lost; it may be an old one.
+
+        Raises:
+            StoreError: the other place cannot be read.
+        """
         ...
 
     def put_head(self, head: Head, *, instead_of: Head | None = None) -> None:
-        """Store the head of the newest commit, also if it is older than the lost head `instead_of`."""
+        """Store the head of the newest commit, also if it is older than the lost head `instead_of`.
+
+        Raises:
+            StoreError: the disk has not confirmed the commit.
+        """
         ...
 
 
-class LedgerTable:
+class LedgerTable(LedgerStore):
     """A ledger in a Delta table, through deltalake: put-if-absent commits in milliseconds, no JVM.
 
     `read_files` are the data files that the last `read` has read. In an object store, which tells no change of a file,
@@ -96,41 +109,24 @@ class LedgerTable:
         """Return the data file of the last `read` that has the events of a version; None if it is not known."""
         return next((f"{self.uri}/{path}" for greatest, path in sorted(self._greatest) if greatest >= seq), None)
 
+    @override
     def head(self) -> Head | None:
-        """Return the newest head of the ledger; None if it has none.
-
-        Raises:
-            LedgerError: the head file cannot be read.
-        """
         return read_head(self.uri)
 
+    @override
     def head_elsewhere(self) -> Head | None:
-        """Return the newest head in the commits of another table; None if there is none.
-
-        Raises:
-            StoreError: the table cannot be read.
-        """
         return head_in_commits(self.uri)
 
+    @override
     def put_head(self, head: Head, *, instead_of: Head | None = None) -> None:
-        """Write the head of the newest commit, also if it is older than the lost head `instead_of`.
-
-        Raises:
-            LedgerError: the file cannot be written.
-            StoreError: the disk has not confirmed the commit.
-        """
         from jobs.lake.durable_commits import remove_old_commits  # readers do not need it
 
         write_head(self.uri, head, instead_of=instead_of)
         if head.version == self._committed:
             remove_old_commits(self.uri, head.version)
 
+    @override
     def refresh(self) -> int:
-        """Look for new commits; return the newest version.
-
-        Raises:
-            LedgerError: the table cannot be read.
-        """
         with self._errors("read"):
             if self._table is None:
                 self._table = self._open()
@@ -141,12 +137,8 @@ class LedgerTable:
                 self._table.update_incremental()
             return self._table.version()
 
+    @override
     def read(self, *, after: int) -> list[dict[str, Any]]:
-        """Return the events of the commits after version `after`, sorted by (seq, ordinal).
-
-        Raises:
-            LedgerError: the table cannot be read, lacks a column, or its last commits hold no events.
-        """
         if self._table is None:
             return []
         with self._errors("read"):
@@ -169,11 +161,7 @@ class LedgerTable:
         return rows
 
     def still_has(self, files: Mapping[str, FileStamp], *, after: int) -> bool:
-        """Return whether the table has these files unchanged, and events of commits up to `after` in no other file.
-
-        Raises:
-            LedgerError: the table cannot be read.
-        """
+        """Return whether the table has these files unchanged, and events of commits up to `after` in no other file."""
         if self._table is None:
             return False
         with self._errors("read"):
@@ -202,14 +190,9 @@ class LedgerTable:
         paths = actions["path"].to_pylist()
         return [path for path, seq in zip(paths, last, strict=True) if seq is None or seq > after]
 
+    @override
     def create(self) -> None:
-        """Create the table if it does not exist. If it does, add the columns that it lacks and renew its properties.
-
-        Several processes may do so at once.
-
-        Raises:
-            LedgerError: the table cannot be created, or its store does not refuse a second commit of one version.
-        """
+        """Create the table if it does not exist. If it does, add the columns that it lacks and renew its properties."""
         from deltalake.exceptions import CommitFailedError
 
         from jobs.durability import waits_for_disk  # readers do not need it
@@ -263,13 +246,8 @@ class LedgerTable:
         if renew_properties(self.uri, table, upkeep.CONFIGURATION, former=upkeep.FORMER):
             self._table = None
 
+    @override
     def append(self, rows: Sequence[Row]) -> None:
-        """Commit rows as the next version.
-
-        Raises:
-            ConflictError: as for the protocol.
-            LedgerError: the table cannot be written.
-        """
         import pyarrow as pa
         from deltalake import CommitProperties, write_deltalake
         from deltalake.exceptions import DeltaError
@@ -290,8 +268,8 @@ class LedgerTable:
             raise ConflictError(one_line(error)) from error
         self._table, self._committed = table, table.version()
 
+    @override
     def compact(self) -> None:
-        """Merge small files, and remove those that were merged long ago (jobs.ledger.upkeep)."""
         with self._errors("compacted"):
             upkeep.compact(self.uri, keep_merged_ms=self._keep_merged_ms)
 

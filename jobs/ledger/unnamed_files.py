@@ -37,9 +37,7 @@ class UnnamedFile:
 def unnamed_files(uri: str, commits: AbstractSet[str]) -> tuple[UnnamedFile, ...]:
     """Return the data files of a ledger that it does not name and that have events of other commits, by path.
 
-    Args:
-        uri: the ledger. It exists.
-        commits: the ids of all commits of the ledger.
+    `commits` are the ids of all commits of the ledger, which exists.
 
     Raises:
         LedgerError: the table or its directory cannot be read.

@@ -43,7 +43,6 @@ class Alert:
 
     @property
     def text(self) -> str:
-        """The whole message."""
         return "\n".join((*self.lines, self.url))
 
     def to_json(self) -> dict[str, Any]:

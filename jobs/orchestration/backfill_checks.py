@@ -104,10 +104,7 @@ def check_log_end(work: RequestContext, form: BackfillForm) -> None:
 def check_chain(work: RequestContext, form: BackfillForm, *, request_id: str | None = None) -> None:
     """Check that the chain can begin with the first slice of a form.
 
-    Args:
-        work: the context of the pipeline.
-        form: a valid form.
-        request_id: the request of the DAG run, if it has one already. Its own runs count.
+    `request_id` is the request of the DAG run, if it has one already. Its own runs count.
 
     Raises:
         FormError: the slice before the range has no published run of the same spec. It has the input that is right.

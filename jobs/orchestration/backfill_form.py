@@ -120,11 +120,8 @@ def read_form(
 ) -> BackfillForm:
     """Return the content of the form.
 
-    Args:
-        pipeline: the pipeline.
-        given: the fields of the form, as in the configuration of a DAG run.
-        now_ms: the current time.
-        replayable: reads the slices that can be replayed. It is called if `from` or `to` is empty.
+    `given` are the fields of the form, as in the configuration of a DAG run. `replayable` reads the slices that can be
+    replayed. It is called if `from` or `to` is empty.
 
     Raises:
         FormError: a field is wrong, or unknown.

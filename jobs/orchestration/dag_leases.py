@@ -25,11 +25,8 @@ def release_ended(
 ) -> tuple[str, ...]:
     """Release the leases of DAG runs that are over, and return one sentence for each.
 
-    Args:
-        work: the context of the pipeline.
-        state: returns the state of a DAG run. It may raise `LookupError` if Airflow does not tell: nothing is released.
-        own: the DAG run that asks, if one does.
-        own_lease: its lease. Other leases of `own` are from before it was cleared.
+    `state` returns the state of a DAG run. It may raise `LookupError` if Airflow does not tell: nothing is released.
+    `own` is the DAG run that asks, if one does. Its leases other than `own_lease` are from before it was cleared.
 
     Raises:
         LedgerError: the ledger cannot be read or written.

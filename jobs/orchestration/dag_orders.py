@@ -66,7 +66,6 @@ class Order(BaseModel):
 
     @property
     def opened(self) -> Opened:
-        """The request and the lease of it."""
         return Opened(request_id=self.request_id, lease_id=self.lease_id)
 
     def to_json(self) -> dict[str, Any]:

@@ -81,7 +81,6 @@ class Published:
 
     @property
     def partitions(self) -> list[str]:
-        """The partition keys of the asset events."""
         if len(self.changed) <= MAX_EVENTS:
             return list(self.changed)
         return [f"{self.changed[0]}..{self.changed[-1]}"]

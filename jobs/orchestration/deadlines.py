@@ -5,7 +5,7 @@ sends each message whose time has passed since the last run, so a run that comes
 earlier runs have told; the task keeps it.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, Self
@@ -171,6 +171,14 @@ class _Place:
     def page(self) -> str:
         return self.url(links.pipeline_page(self.name))
 
+    def message(
+        self, event: Event, subject: str, *, what: tuple[str, ...], to_do: str, slices: tuple[str, ...] = (),
+        causes: Iterable[str] = (), url: str | None = None,
+    ) -> "Message":  # fmt: skip
+        """Return a message on the pipeline, which leads to its page if `url` names no other."""
+        alert = make_alert(event, self.name, subject, slices=slices, what=what, to_do=to_do, url=url or self.page)
+        return Message(alert=alert, causes=frozenset(causes))
+
     @property
     def midnight_ms(self) -> int:
         """The start of today, in the time zone of the slices."""
@@ -190,16 +198,13 @@ class _Place:
 
 def _broken(place: _Place, error: str) -> Message:
     """Return the message that the pipeline file is broken. Its cause is the day."""
-    alert = make_alert(
+    return place.message(
         Event.FAILED,
-        place.name,
         "the pipeline file is broken",
-        slices=(),
         what=("No slice is replayed until it is corrected:", f"  {shortened(escaped(error), MAX_ERROR)}"),
         to_do="Correct the file",
-        url=place.page,
+        causes=[f"{_BROKEN}{place.midnight_ms}"],
     )
-    return Message(alert=alert, causes=frozenset({f"{_BROKEN}{place.midnight_ms}"}))
 
 
 def _or_why_not(place: _Place, event: Event, make: Callable[[], Message | None]) -> Message | None:
@@ -209,16 +214,8 @@ def _or_why_not(place: _Place, event: Event, make: Callable[[], Message | None])
     except LedgerError:
         raise  # Airflow tries again
     except HindcastError as error:
-        alert = make_alert(
-            event,
-            place.name,
-            f"{event.value}: not known",
-            slices=(),
-            what=("Where the pipeline stands is not known:", *listed_lines([str(error)])),
-            to_do="Correct the cause",
-            url=place.page,
-        )
-        return Message(alert=alert)
+        what = ("Where the pipeline stands is not known:", *listed_lines([str(error)]))
+        return place.message(event, f"{event.value}: not known", what=what, to_do="Correct the cause")
 
 
 def _is_due(time: str, looked_ms: int | None, now_ms: int) -> bool:
@@ -257,16 +254,13 @@ def _not_published(place: _Place) -> Message | None:
     parts += [f"{folded(empty)} published empty"] if empty else []
     hold = [] if place.view.hold is None else [describe_hold(place.view.hold)]
     at = show_instant(place.work.ledger.now_ms() // 1000 * 1000)
-    alert = make_alert(
+    return place.message(
         Event.NOT_PUBLISHED,
-        place.name,
         "; ".join(parts),
         slices=slices,
         what=(f"Readers do not see these slices, or see them empty, at {at}:", *listed_lines([*hold, *reasons])),
         to_do="Open the page: it shows what the slices wait for",
-        url=place.page,
     )
-    return Message(alert=alert)
 
 
 def _newly_empty(place: _Place) -> tuple[str, ...]:
@@ -332,9 +326,8 @@ def _not_there(place: _Place) -> Message | None:
         if state.newest_data is None
         else f"the newest record is in {state.newest_data.slice_id}"
     )
-    alert = make_alert(
+    return place.message(
         Event.NOT_THERE,
-        place.name,
         f"{folded(ids)}: the data is not there",
         slices=ids,
         what=(
@@ -342,9 +335,8 @@ def _not_there(place: _Place) -> Message | None:
             *listed_lines([f"{folded(few)}: {why}" for few, why in _grouped(place, state, absent)]),
         ),
         to_do=f"Look at the job that writes the log {place.work.pipeline.log.table}",
-        url=place.page,
+        causes=[f"{_DATA}{ids[-1]}"],
     )
-    return Message(alert=alert, causes=frozenset({f"{_DATA}{ids[-1]}"}))
 
 
 def _held_long(place: _Place, longer_ms: int) -> Iterator[Message]:
@@ -356,9 +348,8 @@ def _held_long(place: _Place, longer_ms: int) -> Iterator[Message]:
         by_request.setdefault(held_slice.request_id, []).append(held_slice)
     for request_id, held in by_request.items():
         ids = tuple(slice_.slice_id for slice_ in held)
-        alert = make_alert(
+        yield place.message(
             Event.HELD_LONG,
-            place.name,
             f"{folded(ids)} held for more than {human_duration(longer_ms)}",
             slices=ids,
             what=(
@@ -366,9 +357,9 @@ def _held_long(place: _Place, longer_ms: int) -> Iterator[Message]:
                 *listed_lines([f"{slice_.slice_id} since {slice_.since}: {slice_.reason}" for slice_ in held]),
             ),
             to_do=what_to_do(slice_.verdict for slice_ in held),
+            causes=(f"{_HELD}{request_id} {slice_.run_id}" for slice_ in held),
             url=place.url(links.request_page(place.name, request_id)),
         )
-        yield Message(alert=alert, causes=frozenset(f"{_HELD}{request_id} {slice_.run_id}" for slice_ in held))
 
 
 def _digest(place: _Place) -> Message:
@@ -376,13 +367,11 @@ def _digest(place: _Place) -> Message:
     state, key = standing(place.work, place.view), _TIMES[Event.DIGEST]
     since_ms = place.since_ms(key)
     summary = digest(place.work, place.view, state, since_ms=since_ms, newest=place.told.newest.get(key))
-    alert = make_alert(
+    return place.message(
         Event.DIGEST,
-        place.name,
         summary.subject,
         slices=tuple(sorted({*summary.published, *summary.restated})),
         what=(f"Since {show_instant(since_ms // 1000 * 1000)}:", *(f"  {name}: {text}" for name, text in summary.rows)),
         to_do="Nothing, unless slices are held, waiting, empty or changed",
         url=place.url(links.digest_page(place.name)),
     )
-    return Message(alert=alert)

@@ -67,13 +67,11 @@ class Decision(BaseModel):
 
     @property
     def entry(self) -> Entry:
-        """The entry in the thread of the request."""
         assignee = (self.assignee or "") if self.action is Action.ASSIGN else None
         return Entry(text=self.reason or "", assignee=assignee)
 
     @property
     def waivers(self) -> tuple[SliceWaiver, ...]:
-        """The waivers, each with its reason."""
         return tuple(
             SliceWaiver(slice_id=entry.slice_id, run_id=entry.run_id, reason=entry.reason.strip() or self.reason or "")
             for entry in self.slices

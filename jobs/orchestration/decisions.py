@@ -190,14 +190,7 @@ def publish_decided(
 def runs_to_clear(
     pipeline_file: str, decided: Decided, state: RunStateOf, *, lake: str | None = None
 ) -> tuple[DagRunOrigin, ...]:
-    """Return the failed DAG runs that nothing stops any more. Call it after the publication.
-
-    Args:
-        pipeline_file: path of the pipeline file.
-        decided: the decision.
-        state: returns the state of a DAG run.
-        lake: the root of the lake; by default the value of HINDCAST_LAKE.
-    """
+    """Return the failed DAG runs that nothing stops any more. Call it after the publication."""
     if not decided.publishes:
         return ()
     view = _request_context(pipeline_file, lake).ledger.view()
@@ -248,12 +241,8 @@ def seen_view(work: RequestContext, version: int | None) -> LedgerView | None:
 def was_settled(work: RequestContext, dag_run: tuple[str, str], *, request_id: str | None = None) -> str | None:
     """Return a sentence if somebody else has published what a DAG run had asked for, else None.
 
-    A DAG run that was cleared as a whole ends with it, so that it does not replay a log that has grown.
-
-    Args:
-        work: the context of the pipeline.
-        dag_run: the ids of the DAG and of the DAG run. Its newest request counts.
-        request_id: the request that the DAG run was started for. None: it has opened or joined one itself.
+    A DAG run that was cleared as a whole ends with it, so that it does not replay a log that has grown. The newest
+    request of the DAG run counts, or the request `request_id` that it was started for.
     """
     view = work.ledger.view()
     for request in reversed([*view.requests.values()]):

@@ -9,7 +9,7 @@ from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.plain_text import counted
 from jobs.planning.lease_keeping import release
-from jobs.planning.request_context import Opened, open_request_context
+from jobs.planning.request_context import Opened, open_request_context, request_in
 from jobs.publishing.judging import judge_request
 from jobs.publishing.stop_reasons import listed
 from jobs.publishing.suite_rule import of_other_suite
@@ -66,11 +66,7 @@ def gate(pipeline: Pipeline, lake: Lake, *, opened: Opened, now_ms: int, slices:
     """
     work = open_request_context(pipeline, lake, now_ms=lambda: now_ms)
     view = judge_request(work, opened.request_id)
-    request = view.requests.get(opened.request_id)
-    if request is None:
-        raise RequestError(
-            f"pipeline {pipeline.name} has no request {opened.request_id}; `hindcast status` lists the open ones"
-        )
+    request = request_in(work, view, opened.request_id)
     settled = settled_elsewhere(view, request)
     if settled is not None:
         return Gate(settled=settled)

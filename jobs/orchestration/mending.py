@@ -56,7 +56,6 @@ class Mended:
     left: tuple[Finding, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the content as plain data."""
         return {
             "pipeline": self.pipeline,
             "slice_id": self.slice_id,
@@ -73,14 +72,8 @@ def mend(
 ) -> Mended:  # fmt: skip
     """Make the damaged runs of a slice again, published or staged.
 
-    Args:
-        work: the context of the pipeline.
-        slice_: the slice.
-        replayer: replays the slice. It is not called in a dry run.
-        who: the person, for the ledger.
-        reason: the same; by default, what was found.
-        dry_run: whether nothing is replayed or written.
-        master: a Spark master URL, to read the times of earlier records.
+    In a dry run, nothing is replayed or written. The ledger stores who and the reason; by default, the reason is what
+    was found.
 
     Raises:
         RequestError: no run of them can be made again: its records, spec or state before are not there any more, or the

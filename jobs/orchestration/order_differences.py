@@ -18,9 +18,7 @@ SAMPLES = 3
 def order_differences(order: "Order", *, samples: int = SAMPLES) -> "Differences | None":
     """Return what the publication of an order's request would change; None if readers see all of it already.
 
-    Args:
-        order: the order of a DAG run.
-        samples: how many rows side by side, of each table and each kind of change.
+    So many `samples` of each table and each kind of change have rows side by side.
 
     Raises:
         StoreError: rows cannot be read, or differ from those that were written.

@@ -57,7 +57,6 @@ class LateRepair:
 
     @property
     def records(self) -> int:
-        """The number of late records that the repair takes."""
         return sum(late.records for late in self.late)
 
     @property
@@ -76,7 +75,6 @@ class LateRepair:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the repair as plain data."""
         return {
             "pipeline": self.pipeline,
             "slices": [slice_.slice_id for slice_ in self.slices],
@@ -95,14 +93,10 @@ def repair_of(work: RequestContext, *, from_ms: int | None, to_ms: int | None, a
     """Return the repair of the late records that published slices of a range have.
 
     A repair is of one part of the chain (`chain_parts`): the first one with the spec of the published head that has
-    late records. The next repair is that of the next part.
-
-    Args:
-        work: the context with the spec of the published chain.
-        from_ms: the first instant of the range; None: of the first published slice.
-        to_ms: its end, not included; None: that of the published head.
-        at_most_ms: records that are later than this stay late; None: all are taken. Slices that an earlier repair
-            computed with a greater lateness, and those that are replayed with them, take records up to that one.
+    late records. The next repair is that of the next part. The range is half-open; None: from the first published
+    slice, or to the published head. Records that are later than `at_most_ms` stay late; None: all are taken. Slices
+    that an earlier repair computed with a greater lateness, and those that are replayed with them, take records up to
+    that one.
 
     Raises:
         RequestError: nothing is published, the published spec cannot be computed any more, records of the pipeline

@@ -196,8 +196,8 @@ def stage(
             if not chunk:
                 _complete(work, request_id, first)
             return _outcome(work, request_id, slices, replayed=len(replayed))
-        growing = 1 if chunk[0].is_certain else growing * 2
-        order = _order(work, request_id, _Next(plan=current, chunk=chunk))
+        growing = growing * 2 if chunk[0].is_for_state else 1
+        order = _order(work, request_id, current, chunk=chunk)
         staging.on_progress(Progress(now=_progress(current, replayed), chunk=order.slices))
         results = replay_until_closed(work, order, replayer=replayer)
         replayed.update(result.slice.slice_id for result in results)
@@ -217,9 +217,9 @@ def _progress(current: Plan, replayed: Collection[str], results: Sequence[RunRes
 def next_chunk(current: Plan, staging: Staging, *, growing: int, skip: frozenset[str]) -> tuple[Step, ...]:
     """Return the slices to replay next: contiguous, within the limits of `staging`, none of `skip`.
 
-    Slices that are stale for certain are replayed together. If only the state before may have changed, `growing` limits
-    the chunk to one slice, then two, four and so on (early cut-off): if a slice leaves the same state as before, the
-    slices after it are current again and are not replayed.
+    Slices that are stale for another reason than the state before are replayed together. If only that state has
+    changed, `growing` limits the chunk to one slice, then two, four and so on (early cut-off): if a slice leaves the
+    same state as before, the slices after it are current again and are not replayed.
     """
     steps = [step for step in current.steps if step.slice.slice_id not in skip]
     start = next((index for index, step in enumerate(steps) if step.reason is not Reason.CURRENT), None)
@@ -230,9 +230,9 @@ def next_chunk(current: Plan, staging: Staging, *, growing: int, skip: frozenset
     chunk, records = [first], _likely_records(first)
     for step in steps[start + 1 :]:
         is_next = step.slice.start_ms == chunk[-1].slice.end_ms and step.reason is not Reason.CURRENT
-        if not is_next or len(chunk) >= most or step.is_certain != first.is_certain:
+        if not is_next or len(chunk) >= most or step.is_for_state != first.is_for_state:
             break
-        if not first.is_certain and len(chunk) >= growing:
+        if first.is_for_state and len(chunk) >= growing:
             break
         records += _likely_records(step)
         if records > staging.chunk_records:
@@ -349,41 +349,27 @@ def _seen_by(planned: Plan | None) -> dict[str, str | None]:
     return {step.slice.slice_id: planned.basis.published.get(step.slice.slice_id) for step in planned.range}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Next:
-    """The next chunk and its plan."""
-
-    plan: Plan
-    chunk: tuple[Step, ...]
-
-    @property
-    def predecessor(self) -> Step | None:
-        """The step before the chunk; None if the chunk begins the plan."""
-        index = self.plan.steps.index(self.chunk[0])
-        return self.plan.steps[index - 1] if index else None
-
-
-def _order(work: RequestContext, request_id: str, following: _Next) -> ReplayOrder:
-    """Return the order for a chunk as a new attempt; the ledger gives the checkpoint of the run before it."""
-    before, predecessor = following.plan.start.before, following.predecessor
+def _order(work: RequestContext, request_id: str, current: Plan, *, chunk: Sequence[Step]) -> ReplayOrder:
+    """Return the order for a chunk of a plan as a new attempt; the ledger gives the checkpoint of the run before it."""
+    start, index = current.start, current.steps.index(chunk[0])
+    before, predecessor = start.before, current.steps[index - 1] if index else None
     if predecessor is not None:
         if predecessor.run is None:
             raise InvariantBroken(
                 f"request {request_id}: a chunk follows slice {predecessor.slice.slice_id}, which has no run; please "
                 "report this"
             )
-        spec = following.plan.spec_fingerprint
-        before = continued_run(work.ledger.view(), predecessor.run, spec=spec).checkpoint
+        before = continued_run(work.ledger.view(), predecessor.run, spec=current.spec_fingerprint).checkpoint
     return ReplayOrder(
         pipeline=work.pipeline,
         lake=work.lake,
-        slices=tuple(step.slice for step in following.chunk),
+        slices=tuple(step.slice for step in chunk),
         before=before,
-        warm_up=following.plan.start.warm_up if predecessor is None else None,
-        begins_chain=predecessor is None and following.plan.start.begins_chain,
+        warm_up=start.warm_up if predecessor is None else None,
+        begins_chain=predecessor is None and start.begins_chain,
         request_id=request_id,
         attempt_id=work.new_id(),
-        known_log=following.plan.known,
+        known_log=current.known,
         ledger=work.ledger.newest(),
         may_be_divided=True,
     )

@@ -32,10 +32,7 @@ def restart_of(
 def check_warm_up(work: RequestContext, request: Request, *, master: str | None = None) -> None:
     """Refuse to continue a request whose warm-up is not that of the log of now. Such a repair is closed.
 
-    Args:
-        work: the context with the spec of the request.
-        request: the request.
-        master: a Spark master URL.
+    `work` has the spec of the request.
 
     Raises:
         RequestError: the log before the range has changed; or as `restart_of` raises.

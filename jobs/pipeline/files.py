@@ -51,9 +51,8 @@ class PipelineFiles:
 def load_pipeline(name_or_path: str, pipelines_dir: Path) -> Pipeline:
     """Read one pipeline by its name or by the path of its file.
 
-    Args:
-        name_or_path: a name such as `flights`. A text with a `/` or ending in `.yaml` or `.yml` is a path.
-        pipelines_dir: the directory in which names are searched.
+    A text with a `/` or ending in `.yaml` or `.yml` is a path. Others are names such as `flights`, which are searched
+    in `pipelines_dir`.
 
     Raises:
         SpecError: the file does not exist or is not valid; the message has the file, the path of the key, what was

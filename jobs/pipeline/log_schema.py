@@ -47,9 +47,7 @@ class _Use:
 def derivation(pipeline: Pipeline, columns: Mapping[str, str]) -> Derivation:
     """Return the columns that a pipeline derives from its log: those of `log.columns`, and the paths that it names.
 
-    Args:
-        pipeline: the pipeline of a file.
-        columns: the log's columns, name -> Spark simple type (`bigint`, `decimal(10,2)`, `struct<a:int>`).
+    `columns` are the log's: name -> Spark simple type (`bigint`, `decimal(10,2)`, `struct<a:int>`).
 
     Raises:
         SpecError: an expression does not fit the columns of the log.
@@ -102,9 +100,7 @@ def read_columns(pipeline: Pipeline, columns: Mapping[str, str]) -> frozenset[st
 def validate_against_schema(pipeline: Pipeline, columns: Mapping[str, str]) -> None:
     """Check every column that the pipeline names.
 
-    Args:
-        pipeline: the pipeline of a file.
-        columns: the log's columns, name -> Spark simple type (`bigint`, `decimal(10,2)`, `struct<a:int>`).
+    `columns` are the log's: name -> Spark simple type (`bigint`, `decimal(10,2)`, `struct<a:int>`).
 
     Raises:
         SpecError: a column does not exist or has a wrong type. The message has all such errors, each with the key, the

@@ -149,12 +149,7 @@ def check_range(
 ) -> tuple[Slice, ...]:
     """Return the slices of a range that a person requested, after more checks than `slices_between` makes.
 
-    Args:
-        pipeline: the pipeline.
-        from_ms: the start of the range.
-        to_ms: the end of the range, not included.
-        now_ms: the present time. A slice that is not over yet is refused.
-        most: the greatest number of slices in one request.
+    The range is half-open, and one request has at most `most` slices.
 
     Raises:
         RangeError: as for `slices_between`; or the range has more than `most` slices.

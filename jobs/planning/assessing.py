@@ -65,7 +65,6 @@ class Restating:
 
     @property
     def changed(self) -> tuple[ChangedSlice, ...]:
-        """The changed slices."""
         return tuple(assessed.change for assessed in self.assessed)
 
 

@@ -104,13 +104,8 @@ def chain_before(
 ) -> ChainStart:
     """Return what the first slice of a range starts from.
 
-    Args:
-        pipeline: the pipeline.
-        view: the ledger.
-        log: the state of the log.
-        first: the first slice of a range.
-        is_fresh: whether a person asks for a new chain.
-        request_id: the request that is continued. Its own run of the slice before is taken.
+    `first` is the first slice of the range. `is_fresh`: a person asks for a new chain. Of a request that is continued,
+    the own run of the slice before is taken.
 
     Raises:
         ChainError: the slice before has no run, or the state before `first` is of another spec.
@@ -377,7 +372,6 @@ class RunsByState:
 
     @classmethod
     def of(cls, view: LedgerView) -> "RunsByState":
-        """Return the runs of a view."""
         runs = sorted(view.runs.values(), key=lambda run: run.checkpoint_removal is None)
         return cls({(run.result.slice.end_ms, run.result.state_after): run for run in runs}, view)
 

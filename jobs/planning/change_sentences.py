@@ -33,7 +33,6 @@ class ToldChanges:
     request_id: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the changes as plain data."""
         slices = None if self.slices is None else list(self.slices)
         return {"slices": slices, "proposal": self.request_id, "sentences": list(self.sentences)}
 

@@ -51,7 +51,6 @@ class ChangedSlice:
 
     @property
     def slice(self) -> Slice:
-        """The slice."""
         return self.run.result.slice
 
     @property
@@ -61,7 +60,6 @@ class ChangedSlice:
 
     @property
     def records_then(self) -> int:
-        """The number of records that the run read."""
         return self.run.result.log.records
 
 

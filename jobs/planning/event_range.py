@@ -110,12 +110,8 @@ def resolved(
 ) -> ResolvedRange | None:
     """Return the slices for a range of event time; None if no record can be in a window that touches it.
 
-    Args:
-        event_range: the range.
-        rules: how long a record matters, and how the watermark follows from event times.
-        times: the slices that have records, in order.
-        published: slice -> the watermark after it in the chain that the slices continue. For other slices, the
-            statistics tell a watermark if `rules` allow it.
+    `times` are the slices that have records, in order. `published` maps a slice to the watermark after it in the chain
+    that the slices continue. For other slices, the statistics tell a watermark if `rules` allow it.
     """
     touched = Touched.by(event_range, rules.reach, times)
     if touched is None:
@@ -148,10 +144,7 @@ class EventTimeSlices:
 def event_time_slices(work: RequestContext, text: str, *, is_fresh: bool = False) -> EventTimeSlices:
     """Return the slices for a range of event time, by the statistics of the log and the published watermarks.
 
-    Args:
-        work: the pipeline, its log and its ledger.
-        text: the range, as for `EventRange.parse`.
-        is_fresh: the chain begins at the first of these slices, so the published watermarks are not its own.
+    `is_fresh`: the chain begins at the first of these slices, so the published watermarks are not its own.
 
     Raises:
         RangeError: as for `EventRange.parse`.

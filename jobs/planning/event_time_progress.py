@@ -40,7 +40,6 @@ class EventTimeProgress:
 
     @classmethod
     def of(cls, results: Iterable[RunResult], *, total: int, left: Estimate | None) -> Self:
-        """Return the progress of runs."""
         runs = tuple(results)
         return cls(
             done=len(runs),
@@ -87,7 +86,6 @@ class EventTimeProgress:
         return self if left is None else replace(self, left=Estimate(*(max(bound - seconds, 0.0) for bound in left)))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the progress as plain JSON data."""
         return {
             "slices_done": self.done,
             "slices": self.total,

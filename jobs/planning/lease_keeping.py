@@ -21,12 +21,8 @@ def leased(work: RequestContext, opened: Opened, *, hands_on: bool = False) -> I
 
     `open_request` or the task before has taken the lease. If another holder has it, it is renewed at once. A thread
     then renews it `RENEWALS_PER_LEASE` times within its length. If somebody releases the lease meanwhile, or another
-    process of the DAG run takes it, the thread ends, and the lease is neither renewed nor handed on.
-
-    Args:
-        work: the context of the holder.
-        opened: the request and its lease.
-        hands_on: whether another task continues the request if this one succeeds.
+    process of the DAG run takes it, the thread ends, and the lease is neither renewed nor handed on. `hands_on`:
+    another task continues the request if this one succeeds.
     """
     renew(work, opened, only_from_others=True)
     done = threading.Event()

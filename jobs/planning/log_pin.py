@@ -23,14 +23,9 @@ def pin_input(
 ) -> PinnedLog:
     """Pin one version of the log, and check the pipeline against its columns.
 
-    The slices before, in which `log.distinct` looks for earlier records, are pinned with it.
-
-    Args:
-        pipeline: the pipeline.
-        lake: the lake.
-        slices: the slices, contiguous and ascending.
-        known: commits that it covers are not read again.
-        row_ids: whether to find the place of each file in the order of commits, if the log is read in this order.
+    The slices before, in which `log.distinct` looks for earlier records, are pinned with it. The slices are contiguous
+    and ascending. Commits that `known` covers are not read again. `row_ids`: find the place of each file in the order
+    of commits, if the log is read in this order.
 
     Raises:
         LogError: as for `pin_log`.

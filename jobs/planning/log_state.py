@@ -46,7 +46,6 @@ class LogState:
     missing: Mapping[str, str] | None = None
 
     def has_records(self, slice_: Slice) -> bool:
-        """Return whether a slice has a record."""
         place = bisect_left(self.data_ms, slice_.start_ms)
         return place < len(self.data_ms) and self.data_ms[place] < slice_.end_ms
 

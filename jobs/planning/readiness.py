@@ -189,12 +189,8 @@ def ready_prefix(
 ) -> ReadyPrefix:
     """Return the slices up to the first that is not ready.
 
-    Args:
-        work: the context.
-        view: the ledger, which knows the records of published slices.
-        slices: slices that are over, contiguous, oldest first.
-        log: the state of the log for these slices.
-        events: the events of the assets that `ready.producer` names; none where nothing can ask Airflow.
+    The slices are over, contiguous, the oldest first. `log` is its state for them. `events` are those of the assets
+    that `ready.producer` names; none where nothing can ask Airflow.
     """
     evidence = _evidence(work, view, log=log, events=events)
     return first_not_ready(work.pipeline.log.ready, slices, evidence)

@@ -5,13 +5,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from pathlib import Path
-from typing import Final, Protocol
+from types import MappingProxyType
+from typing import Final
 
 from jobs.engine.fingerprints import spec_fingerprint
 from jobs.lake.lake import Lake
 from jobs.ledger.events import EventKind, LedgerEvent, closed_event
 from jobs.ledger.leases import HANDOVER_MS, LEASE_MS, Holder, IsAlive, Lease, is_alive, this_process
 from jobs.ledger.ledger import Ledger
+from jobs.ledger.looks import changes_details
 from jobs.ledger.provenance import DagRunOrigin, origin_details
 from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState
 from jobs.pipeline.files import pipeline_from_json, pipeline_to_json
@@ -23,27 +25,14 @@ from jobs.planning.chains import begins_chain
 from jobs.planning.log_state import LogState, read_log_state
 from jobs.planning.plan import Plan, make_plan
 from jobs.planning.steps import Ask
-from jobs.runs import Slice, WarmUp
+from jobs.runs import LogCoordinates, Slice, WarmUp
 from windowlib.errors import RequestError
 
 SHOWN_ID: Final = 8
 
 
-class ReadLog(Protocol):
-    """Reads the state of the log for a range of slices; commits that a run in the view has seen are not read again."""
-
-    def __call__(
-        self,
-        pipeline: Pipeline,
-        lake: Lake,
-        slices: Sequence[Slice],
-        *,
-        view: LedgerView | None,
-        before: LogState | None = None,
-        now_ms: int | None = None,
-    ) -> LogState:
-        """Return the state of the log; `before` if that was read a moment ago for these slices and is still right."""
-        ...
+ReadLog = Callable[..., LogState]
+"""`read_log_state`, or another function with its parameters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,6 +282,20 @@ def _fitting(work: RequestContext, view: LedgerView, asked: Asked) -> str | None
     return None if shared is None else shared.request_id
 
 
+def request_in(work: RequestContext, view: LedgerView, request_id: str) -> Request:
+    """Return a request of the ledger.
+
+    Raises:
+        RequestError: there is no such request.
+    """
+    request = view.requests.get(request_id)
+    if request is None:
+        raise RequestError(
+            f"pipeline {work.pipeline.name} has no request {request_id}; `hindcast status` lists the open ones"
+        )
+    return request
+
+
 def shared_request(work: RequestContext, view: LedgerView) -> Request | None:
     """Return the newest open request of Airflow's backfill with the same spec, which its DAG runs share."""
     spec = spec_fingerprint(work.pipeline)
@@ -312,8 +315,10 @@ def leased_event(work: RequestContext, opened: Opened, *, origin: DagRunOrigin |
     return LedgerEvent(kind=EventKind.LEASED, request_id=opened.request_id, details=details)
 
 
-def requested_event(work: RequestContext, asked: Asked, *, request_id: str) -> LedgerEvent:
-    """Return the event that opens a request with the spec of the context."""
+def requested_event(
+    work: RequestContext, asked: Asked, *, request_id: str, changes: Mapping[str, LogCoordinates] = MappingProxyType({})
+) -> LedgerEvent:
+    """Return the event that opens a request with the spec of the context. `changes` are the slices of a restatement."""
     return LedgerEvent(
         kind=EventKind.REQUESTED,
         request_id=request_id,
@@ -328,6 +333,7 @@ def requested_event(work: RequestContext, asked: Asked, *, request_id: str) -> L
             "spec": pipeline_to_json(work.pipeline),
         }
         | ({"unarrived": dict(asked.unarrived)} if asked.unarrived else {})
+        | (changes_details(changes) if changes else {})
         | ({} if asked.warm_up is None else {"warm_up": asdict(asked.warm_up)}),
     )
 
@@ -347,10 +353,9 @@ def context_of(work: RequestContext, request_id: str) -> tuple[RequestContext, R
     if spec_fingerprint(stored) != request.spec_fingerprint:
         cancel = f"cancel it (`hindcast cancel {work.pipeline.name} --request {request_id} --reason ..`), and "
         raise RequestError(
-            f"request {request_id} of pipeline {work.pipeline.name} was opened with spec "
-            f"{request.spec_fingerprint[:12]}, but the same pipeline has spec {spec_fingerprint(stored)[:12]} now: one "
-            f"of your functions, or Hindcast, has changed since. Restore that version, or "
-            f"{cancel if request.is_open else ''}make a new one"
+            f"request {request_id} of pipeline {work.pipeline.name} has spec {request.spec_fingerprint[:12]}, and the "
+            f"same pipeline is spec {spec_fingerprint(stored)[:12]} now: a function, or Hindcast, has changed since. "
+            f"Restore that version, or {cancel if request.is_open else ''}make a new one"
         )
     return replace(work, pipeline=stored), request
 

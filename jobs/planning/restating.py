@@ -6,13 +6,13 @@ the log is the table of another pipeline, it ends before the first slice that th
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from jobs.engine.fingerprints import spec_fingerprint
-from jobs.ledger.events import EventKind, LedgerEvent, closed_event
-from jobs.ledger.looks import changes_details, looked_event
+from jobs.ledger.events import LedgerEvent, closed_event
+from jobs.ledger.looks import looked_event
 from jobs.ledger.view import LedgerView, Request, RequestKind
-from jobs.pipeline.files import pipeline_to_json
 from jobs.pipeline.models.restate import RestateGrammar
 from jobs.pipeline.slices import show_ms, slice_grid, slices_between
 from jobs.plain_text import shortened
@@ -27,7 +27,15 @@ from jobs.planning.assessing import (
     waits_for,
 )
 from jobs.planning.changed_slices import ChangedSlice, changed_slices, in_words, look_at_log
-from jobs.planning.request_context import RequestContext, context_of, holders, is_overtaken, not_in_upstream
+from jobs.planning.request_context import (
+    Asked,
+    RequestContext,
+    context_of,
+    holders,
+    is_overtaken,
+    not_in_upstream,
+    requested_event,
+)
 from jobs.runs import Slice
 from windowlib.errors import RequestError
 
@@ -48,10 +56,8 @@ def restating(work: RequestContext, view: LedgerView, *, rule: RestateGrammar | 
 def propose(work: RequestContext, *, rule: RestateGrammar, who: str) -> Restating:
     """Compare the log with the published slices, and open, change or close the proposal. A second call changes nothing.
 
-    Args:
-        work: the context with the spec of the published chain.
-        rule: the `restate` part of the pipeline file.
-        who: recorded in the ledger with a new proposal.
+    `work` has the spec of the published chain, and `rule` is that of the pipeline file. `who` is recorded with a new
+    proposal.
 
     Raises:
         LogError: the log is missing, or cannot be read.
@@ -108,22 +114,15 @@ def _is_equal(proposal: Request, wanted: Sequence[Assessed], work: RequestContex
 
 
 def _requested(work: RequestContext, wanted: Sequence[Assessed], *, who: str, request_id: str) -> LedgerEvent:
-    changes = {assessed.change.slice.slice_id: assessed.change.now for assessed in wanted}
-    return LedgerEvent(
-        kind=EventKind.REQUESTED,
-        request_id=request_id,
+    asked = Asked(
+        from_ms=wanted[0].change.slice.start_ms,
+        to_ms=wanted[0].until.end_ms,
         who=who,
         reason=shortened(in_words(work, [assessed.change for assessed in wanted]), _MAX_REASON),
-        spec_fingerprint=spec_fingerprint(work.pipeline),
-        details={
-            "kind": RequestKind.RESTATEMENT.value,
-            "from_ms": wanted[0].change.slice.start_ms,
-            "to_ms": wanted[0].until.end_ms,
-            "fresh": False,
-            "spec": pipeline_to_json(work.pipeline),
-            **changes_details(changes),
-        },
+        kind=RequestKind.RESTATEMENT,
     )
+    changes = {assessed.change.slice.slice_id: assessed.change.now for assessed in wanted}
+    return requested_event(work, asked, request_id=request_id, changes=changes)
 
 
 def request_to_continue(
@@ -162,23 +161,16 @@ def up_to_head(work: RequestContext, request_id: str) -> Request:
         first = next((slice_id for slice_id in request.changes if slice_id in ends), None)
         if first is None or ends[first].end_ms <= request.to_ms:
             return []
-        details = {
-            "kind": request.kind.value,
-            "from_ms": request.from_ms,
-            "to_ms": ends[first].end_ms,
-            "fresh": False,
-            "spec": request.spec_json,
-            **changes_details(request.changes),
-        }
-        extended = LedgerEvent(
-            kind=EventKind.REQUESTED,
-            request_id=request_id,
+        asked = Asked(
+            from_ms=request.from_ms,
+            to_ms=ends[first].end_ms,
             who=request.who,
             reason=request.reason,
-            spec_fingerprint=request.spec_fingerprint,
-            details=details,
+            kind=request.kind,
         )
-        return [extended]
+        extended = requested_event(work, asked, request_id=request_id, changes=request.changes)
+        own_spec = {**extended.details, "spec": request.spec_json}
+        return [replace(extended, spec_fingerprint=request.spec_fingerprint, details=own_spec)]
 
     request = work.ledger.write(decide).requests.get(request_id)
     name = work.pipeline.name

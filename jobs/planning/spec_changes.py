@@ -35,11 +35,6 @@ def border_warning(changes: Sequence[str], *, first: Slice, published: Slice) ->
     """Return that an adoption may lose windows over its border, or show their records twice; None if it cannot.
 
     Slices before `first` keep the panes of the old spec. The new chain does not publish the panes that it fires there.
-
-    Args:
-        changes: the changes of the spec, of `spec_changes`.
-        first: the first slice with the new spec.
-        published: the first published slice.
     """
     keys = firing_keys(changes)
     if not keys or first.start_ms <= published.start_ms:

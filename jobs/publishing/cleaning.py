@@ -60,7 +60,6 @@ class RemovedRows:
     bytes: int
 
     def to_json(self) -> dict[str, Any]:
-        """Return the content as plain data."""
         return {"table": self.table, "why": self.why.value, "attempts": self.attempts, "bytes": self.bytes}
 
 
@@ -94,7 +93,6 @@ class Leftovers:
 
     @property
     def bytes(self) -> int:
-        """The size of the files."""
         return sum(file.bytes for file in self.files)
 
     @property
@@ -103,7 +101,6 @@ class Leftovers:
         return not (self.files or self.rows or self.expired or self.replaced or self.snapshots)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the content as plain data."""
         return {
             "pipeline": self.pipeline,
             "files": [file.path for file in self.files],

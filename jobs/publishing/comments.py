@@ -10,7 +10,7 @@ from functools import partial
 from jobs.ledger.events import EventKind, LedgerEvent
 from jobs.ledger.provenance import comment_details
 from jobs.ledger.view import LedgerView
-from jobs.planning.request_context import RequestContext
+from jobs.planning.request_context import RequestContext, request_in
 from jobs.publishing.optimistic_check import By
 from windowlib.errors import RequestError
 
@@ -48,11 +48,7 @@ def comment_events(
     Raises:
         RequestError: there is no such request, the comment is empty, or the name of the assignee is too long.
     """
-    request = view.requests.get(request_id)
-    if request is None:
-        raise RequestError(
-            f"pipeline {work.pipeline.name} has no request {request_id}; `hindcast status` lists the open ones"
-        )
+    request = request_in(work, view, request_id)
     if any(comment.comment_id == by.decision_id for comment in request.comments):
         return []
     text, name = entry.text.strip(), None if entry.assignee is None else entry.assignee.strip()

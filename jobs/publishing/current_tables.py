@@ -29,7 +29,6 @@ class Current:
         return self.shows != self.newest
 
     def to_json(self) -> dict[str, Any]:
-        """Return the values as JSON data."""
         return {"table": self.table, "uri": self.uri, "shows": self.shows.seq or None, "behind": self.is_behind}
 
     def __str__(self) -> str:

@@ -16,7 +16,7 @@ from jobs.ledger.provenance import decision_details
 from jobs.ledger.publications import Hold
 from jobs.ledger.view import LedgerView, Request
 from jobs.plain_text import counted
-from jobs.planning.request_context import RequestContext
+from jobs.planning.request_context import RequestContext, request_in
 from jobs.publishing.current_tables import move_current_tables
 from jobs.publishing.optimistic_check import By, check_seen_chain, check_seen_request
 from jobs.publishing.rules import PublicationAttempt, changed_slices, other_holders
@@ -72,12 +72,8 @@ def rollback(
 ) -> PublicationAttempt:
     """Show readers what they saw before a publication, and hold the chain until a person publishes or resumes.
 
-    Args:
-        work: the context of the pipeline.
-        publication: the ledger version that names the publication. It must be the newest that is not rolled back.
-        reason: the ledger stores it.
-        who: the person.
-        by: the person and what they saw; None: `who`, without a comparison.
+    The publication is named by its ledger version, and must be the newest that is not rolled back. `by` is the person
+    and what they saw; None: `who`, without a comparison.
 
     Returns:
         The result. `changed` are the slices whose rows differ from what readers saw before.
@@ -198,11 +194,7 @@ def open_request_of(work: RequestContext, view: LedgerView, request_id: str) -> 
     Raises:
         RequestError: there is no such request, or it is not open. The message tells how it ended.
     """
-    request = view.requests.get(request_id)
-    if request is None:
-        raise RequestError(
-            f"pipeline {work.pipeline.name} has no request {request_id}; `hindcast status` lists the open ones"
-        )
+    request = request_in(work, view, request_id)
     if not request.is_open:
         why = f" ({request.failure})" if request.failure else ""
         raise RequestError(

@@ -8,10 +8,11 @@ if another request is published in between, the request is judged again.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from jobs.durations import format_duration
 from jobs.ledger.events import LedgerEvent, judged_event
+from jobs.ledger.ledger import Decide
 from jobs.ledger.view import LedgerView, Request
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.publish import SettledGrammar
@@ -48,23 +49,21 @@ def judge_request(work: RequestContext, request_id: str) -> LedgerView:
         request = view.requests.get(request_id)
         if request is None or not is_due(work, view, request):
             break
-        view = work.ledger.write(_Recording(work, request_id, view))
+        view = work.ledger.write(_recording(work, request_id, view))
     return view
 
 
-class _Recording:
-    """Records a judgement that was made in a view, unless its basis has changed since."""
+def _recording(work: RequestContext, request_id: str, judged: LedgerView) -> Decide:
+    """Judge a request in a view. Return what records the judgement, unless its basis has changed since."""
+    basis = settled_basis(work, judged, judged.requests[request_id]).now
+    event = judged_event(request_id, basis or NO_RULE, judged_checks_of(work, judged, judged.requests[request_id]))
 
-    def __init__(self, work: RequestContext, request_id: str, view: LedgerView) -> None:
-        self._work, self._request_id = work, request_id
+    def decide(view: LedgerView) -> Sequence[LedgerEvent]:
         request = view.requests[request_id]
-        self._basis = settled_basis(work, view, request).now
-        self._event = judged_event(request_id, self._basis or NO_RULE, judged_checks_of(work, view, request))
+        is_same = settled_basis(work, view, request).now == basis
+        return [event] if is_same and is_due(work, view, request) else []
 
-    def __call__(self, view: LedgerView) -> Sequence[LedgerEvent]:
-        request = view.requests[self._request_id]
-        is_same = settled_basis(self._work, view, request).now == self._basis
-        return [self._event] if is_same and is_due(self._work, view, request) else []
+    return decide
 
 
 def judged_checks_of(work: RequestContext, view: LedgerView, request: Request) -> Mapping[str, tuple[CheckResult, ...]]:
@@ -94,7 +93,7 @@ def judged_checks_of(work: RequestContext, view: LedgerView, request: Request) -
     for slice_id in change.by_slice:
         run_id = request.runs.get(slice_id)
         judged = run_id if run_id in checks else [*checks][-1]  # the publication may also end a repair at other slices
-        checks[judged] = (*checks[judged], _check(rule, change, slice_id))
+        checks[judged] = (*checks[judged], _of_settled(rule, change, slice_id))
     return checks
 
 
@@ -105,15 +104,23 @@ def _at_border(work: RequestContext, view: LedgerView, request: Request, *, spec
     note = f"{counted(change.lost, 'window')} lost for good, {counted(change.repeated, 'window')} with repeated records"
     demand = f"readers lose no window, and see no record twice, where the slices of the new spec begin ({first})"
     is_right = not change.lost and not change.repeated
+    observed, arguments = {**asdict(change), "note": note}, {"demand": demand}
+    return _check(first, (BORDER, UNBROKEN), observed=observed, arguments=arguments, is_right=is_right)
+
+
+def _check(
+    slice_id: str, names: tuple[str, str], *, observed: Mapping[str, Any], arguments: Mapping[str, Any], is_right: bool
+) -> CheckResult:
+    """Return a critical check. `names` are those of its table and of itself. It has a `demand` and a `note`."""
     return CheckResult(
-        slice_id=first,
-        table=BORDER,
-        check=UNBROKEN,
+        slice_id=slice_id,
+        table=names[0],
+        check=names[1],
         severity="critical",
         verdict=Verdict.PASS if is_right else Verdict.FAIL,
-        observed=json.dumps({**asdict(change), "note": note}, sort_keys=True),
-        arguments=json.dumps({"demand": demand}, sort_keys=True),
-        message=f"{demand}: found {note}",
+        observed=json.dumps(observed, sort_keys=True),
+        arguments=json.dumps(arguments, sort_keys=True),
+        message=f"{arguments['demand']}: found {observed['note']}",
     )
 
 
@@ -128,19 +135,11 @@ def exceeds(rule: SettledGrammar, change: "SettledChange") -> bool:
 def _not_arrived(slice_id: str, finding: str) -> CheckResult:
     """Return the failed check of a slice that is overdue. `finding` is what is known of it: `0 records 12 h …`."""
     demand = "the slice has arrived (log.ready, then: hold)"
-    return CheckResult(
-        slice_id=slice_id,
-        table=ARRIVAL,
-        check=ARRIVED,
-        severity="critical",
-        verdict=Verdict.FAIL,
-        observed=json.dumps({"note": finding}, sort_keys=True),
-        arguments=json.dumps({"demand": demand}, sort_keys=True),
-        message=f"{demand}: found {finding}",
-    )
+    names, observed, arguments = (ARRIVAL, ARRIVED), {"note": finding}, {"demand": demand}
+    return _check(slice_id, names, observed=observed, arguments=arguments, is_right=False)
 
 
-def _check(rule: SettledGrammar, change: "SettledChange", slice_id: str) -> CheckResult:
+def _of_settled(rule: SettledGrammar, change: "SettledChange", slice_id: str) -> CheckResult:
     count = change.by_slice[slice_id]
     columns = {name: change.column_share(name) for name in rule.change_at_most.columns}
     observed = {
@@ -156,15 +155,12 @@ def _check(rule: SettledGrammar, change: "SettledChange", slice_id: str) -> Chec
     note = f"{', '.join(words)}; {count:,} of these windows in this slice, such as {'; '.join(change.windows)}"
     demand = _demand(rule, change.until_ms)
     limits = rule.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return CheckResult(
-        slice_id=slice_id,
-        table=SETTLED,
-        check=CHECK,
-        severity="critical",
-        verdict=Verdict.FAIL if exceeds(rule, change) else Verdict.PASS,
-        observed=json.dumps(observed | {"note": note}, sort_keys=True),
-        arguments=json.dumps(limits | {"demand": demand}, sort_keys=True),
-        message=f"{demand}: found {note}",
+    return _check(
+        slice_id,
+        (SETTLED, CHECK),
+        observed=observed | {"note": note},
+        arguments=limits | {"demand": demand},
+        is_right=not exceeds(rule, change),
     )
 
 

@@ -11,7 +11,7 @@ from jobs.pipeline.slices import slice_of_id, slices_between
 from jobs.plain_text import counted
 from jobs.planning.chains import newly_shown
 from jobs.planning.lease_keeping import release_events
-from jobs.planning.request_context import Opened, RequestContext, covers, is_live, with_cut_of
+from jobs.planning.request_context import Opened, RequestContext, covers, is_live, request_in, with_cut_of
 from jobs.publishing.current_tables import move_current_tables
 from jobs.publishing.judging import MAX_TRIES, is_due, judge_request
 from jobs.publishing.optimistic_check import By, check_seen_request
@@ -24,14 +24,9 @@ from windowlib.errors import RequestError
 def publish_request(work: RequestContext, request_id: str, *, who: str, by: By | None = None) -> PublicationAttempt:
     """Publish a whole request for a person, or return why not. A second call changes nothing.
 
-    A person may publish after a rollback, when the schedule may not. This ends the hold of the chain.
-
-    Args:
-        work: the context of the pipeline.
-        request_id: the request.
-        who: the person.
-        by: the person and what they saw; None: `who`, without a comparison. A second call with the same decision id
-            returns the changed slices again, because the first caller may have failed before it told anybody.
+    A person may publish after a rollback, when the schedule may not. This ends the hold of the chain. `by` is the
+    person and what they saw; None: `who`, without a comparison. A second call with the same decision id returns the
+    changed slices again, because the first caller may have failed before it told anybody.
 
     Raises:
         OutdatedDecision: the request is not as the person saw it.
@@ -46,15 +41,9 @@ def publish_staged(
     """Publish a whole request for its holder, after the holder has staged all slices, or return why not.
 
     The same commit ends the lease of the holder, whether the request is published or not. If the request has no run of
-    its own, because readers see a current run of every slice, it is closed.
-
-    Args:
-        work: the context of the holder.
-        opened: the request and the lease of the holder.
-        who: recorded with the publication.
-        publisher: names the caller, if it is a DAG run, which sends asset events. If the same DAG run has published the
-            request before, or a person on the command line, the result has the changed slices of that publication,
-            because no event was sent for them.
+    its own, because readers see a current run of every slice, it is closed. `publisher` names the caller, if it is a
+    DAG run, which sends asset events. If the same DAG run has published the request before, or a person on the command
+    line, the result has the changed slices of that publication, because no event was sent for them.
 
     Raises:
         RequestError: there is no such request, or it was closed.
@@ -72,11 +61,7 @@ def publish_events(
         OutdatedDecision: the request is not as the person saw it.
         RequestError: there is no such request, or it was closed.
     """
-    request = view.requests.get(request_id)
-    if request is None:
-        raise RequestError(
-            f"pipeline {work.pipeline.name} has no request {request_id}; `hindcast status` lists the open ones"
-        )
+    request = request_in(work, view, request_id)
     attempt = judge_publication(work, view, request, lease_id=lease_id)
     if attempt.is_seen_already and (own := _to_tell(view, request, by)) is not None:
         events = [_told_event(own, by)] if by.tells and own.told_by is None else []

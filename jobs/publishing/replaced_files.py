@@ -27,13 +27,8 @@ def replaced_files(
 
     Of a current table: a file that a commit of that age or older has replaced, and a file of a killed process, which no
     commit names. Of the cache of a log that is a table of another pipeline: a file of that age that the log has not had
-    since that time. While a process works on a request of the pipeline, all files of the cache stay.
-
-    Args:
-        work: the pipeline and its ledger.
-        files: the files of the pipeline.
-        older_than_ms: the age.
-        writing_ms: a file of the cache, or without a commit, stays so long in any case.
+    since that time. While a process works on a request of the pipeline, all files of the cache stay. A file of the
+    cache, or without a commit, stays for `writing_ms` in any case.
 
     Raises:
         StoreError: the lake or a table cannot be read.

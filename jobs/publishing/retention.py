@@ -38,9 +38,8 @@ class Need:
     def unneeded(self, stored: Mapping[StoredAttempt, int], *, busy: Iterable[str] = ()) -> dict[StoredAttempt, Why]:
         """Return the stored attempts at slices that nothing needs, all rows of them or only the state, and why.
 
-        Args:
-            stored: the attempts at slices that the tables have, with the time at which their newest file was written.
-            busy: the attempts of requests that somebody holds.
+        `stored` are the attempts at slices that the tables have, with the time at which their newest file was written,
+        and `busy` the attempts of requests that somebody holds.
         """
         busy, removed = {*busy}, {}
         for place, written_ms in stored.items():
@@ -90,7 +89,6 @@ class Need:
 
     @cached_property
     def _runs(self) -> frozenset[str]:
-        """The runs that are needed."""
         kept = {run_id for run_id, run in self.view.runs.items() if self._is_needed(run)}
         kept |= {self.view.chain_run_id(run_id) for run_id in kept}
         by_state = RunsByState.of(self.view)
@@ -169,7 +167,6 @@ class _OpenRequest:
         return cls(slice_ids=request.slice_ids, span=span)
 
     def covers(self, slice_: Slice) -> bool:
-        """Return whether a slice is in the request."""
         is_inside = self.span is not None and self.span[0] <= slice_.start_ms < self.span[1]
         return is_inside or slice_.slice_id in self.slice_ids
 

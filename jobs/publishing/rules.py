@@ -15,6 +15,7 @@ from jobs.planning.chains import newly_shown
 from jobs.planning.published_spec import is_lost
 from jobs.planning.request_context import RequestContext, holders, with_cut_of
 from jobs.publishing.chain_rules import (
+    Obstacle,
     broken_chain,
     followed_by,
     moved_since,
@@ -56,7 +57,6 @@ class PublicationAttempt:
     ledger_version: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """Return the result as plain data."""
         return {
             "request_id": self.request_id,
             "published": self.is_published,
@@ -74,11 +74,7 @@ def judge_publication(
 ) -> PublicationAttempt:
     """Return whether a request may be published in a view, and if not, why.
 
-    Args:
-        work: the context of the pipeline.
-        view: the ledger.
-        request: a request of the view.
-        lease_id: the lease of the caller that has staged the request; None if a person publishes.
+    `lease_id` is the lease of the caller that has staged the request; None if a person publishes.
     """
     edited, work = work, with_cut_of(work, request)  # an edited cut is another spec, whose suite is not the request's
     is_begun = bool(request.runs) or request.is_complete
@@ -100,7 +96,13 @@ def judge_publication(
         or (None if lease_id is None else _unverified(work, view, request))  # a person has looked
     )
     if held is not None:
-        return held
+        return PublicationAttempt(
+            request_id=request.request_id,
+            is_published=False,
+            why=held.why,
+            stopped_by=held.slices,
+            waits_for=held.waits_for,
+        )
     changed = tuple(
         slice_id
         for slice_id, run_id in unseen.items()
@@ -169,7 +171,7 @@ def is_ready(work: RequestContext, view: LedgerView, request: Request) -> bool:
     )
 
 
-def _unjudged(work: RequestContext, view: LedgerView, request: Request) -> PublicationAttempt | None:
+def _unjudged(work: RequestContext, view: LedgerView, request: Request) -> Obstacle | None:
     """Refuse if the change of settled windows was not judged against what readers see now."""
     if not settled_basis(work, view, request).is_outdated:
         return None
@@ -177,7 +179,7 @@ def _unjudged(work: RequestContext, view: LedgerView, request: Request) -> Publi
         f"how much request {request.request_id} changes settled windows (publish.settled) has not been compared with "
         "what readers see now; `hindcast publish` compares it"
     )
-    return _refused(request, why)
+    return Obstacle(why)
 
 
 def describe_hold(hold: Hold) -> str:
@@ -197,38 +199,30 @@ def other_holders(work: RequestContext, request: Request, *, lease_id: str | Non
     )
 
 
-def _refused(
-    request: Request, why: str, *, stopped_by: tuple[str, ...] = (), waits_for: str | None = None
-) -> PublicationAttempt:
-    return PublicationAttempt(
-        request_id=request.request_id, is_published=False, why=why, stopped_by=stopped_by, waits_for=waits_for
-    )
-
-
-def _worked_on(work: RequestContext, request: Request, *, lease_id: str | None) -> PublicationAttempt | None:
+def _worked_on(work: RequestContext, request: Request, *, lease_id: str | None) -> Obstacle | None:
     """Refuse while another holder works on the request: publication would end the request under it."""
     others = other_holders(work, request, lease_id=lease_id)
     if not others:
         return None
     who = ", ".join(lease.worker for lease in others)
     why = f"request {request.request_id} is being worked on by {who}; wait until that has ended, or stop it"
-    return _refused(request, why, waits_for=who)
+    return Obstacle(why, waits_for=who)
 
 
-def _rolled_back(view: LedgerView, request: Request, *, is_person: bool) -> PublicationAttempt | None:
+def _rolled_back(view: LedgerView, request: Request, *, is_person: bool) -> Obstacle | None:
     """Refuse the schedule, and requests from before the rollback, while a rollback holds the chain."""
     if is_person:
         return None
     hold = view.hold
     if hold is not None and (not request.kind.is_by_person or request.opened_seq < hold.seq):
-        return _refused(request, describe_hold(hold))
+        return Obstacle(describe_hold(hold))
     if request.state is RequestState.ROLLED_BACK:
         how = "only a person can publish it again (`hindcast publish --request`)"
-        return _refused(request, f"request {request.request_id} was rolled back; {how}")
+        return Obstacle(f"request {request.request_id} was rolled back; {how}")
     return None
 
 
-def _replaced(view: LedgerView, request: Request) -> PublicationAttempt | None:
+def _replaced(view: LedgerView, request: Request) -> Obstacle | None:
     """Refuse a published request of which a later publication has replaced slices."""
     if request.state is not RequestState.PUBLISHED:
         return None
@@ -237,33 +231,33 @@ def _replaced(view: LedgerView, request: Request) -> PublicationAttempt | None:
         f"request {request.request_id} was published, but publication {later.seq} by {later.who} has replaced it "
         "since; roll that one back, or make a new request"
     )
-    return _refused(request, why)
+    return Obstacle(why)
 
 
-def _held(view: LedgerView, request: Request) -> PublicationAttempt | None:
+def _held(view: LedgerView, request: Request) -> Obstacle | None:
     """Refuse while the checks of a run stop publication, or if a run has no rows that count any more."""
     try:
         runs = [view.run(run_id) for run_id in request.runs.values()]
     except LedgerError as error:
-        return _refused(request, str(error))
+        return Obstacle(str(error))
     stopping = [run for run in runs if not run.is_publishable]
     if not stopping:
         return None
     stopping.sort(key=lambda run: run.result.slice.start_ms)
-    return _refused(request, held_by(stopping), stopped_by=tuple(run.result.slice.slice_id for run in stopping))
+    return Obstacle(held_by(stopping), tuple(run.result.slice.slice_id for run in stopping))
 
 
-def _of_other_suite(work: RequestContext, view: LedgerView, request: Request) -> PublicationAttempt | None:
+def _of_other_suite(work: RequestContext, view: LedgerView, request: Request) -> Obstacle | None:
     """Refuse runs that another suite has checked than the one in force.
 
     There is no slice to decide, but the slices of one DAG run let the others of a shared request wait.
     """
     slices, why = of_other_suite(work, view, request)
     shared = request.kind is RequestKind.AIRFLOW_BACKFILL
-    return _refused(request, why, stopped_by=slices if shared else ()) if why else None
+    return Obstacle(why, slices if shared else ()) if why else None
 
 
-def _unverified(work: RequestContext, view: LedgerView, request: Request) -> PublicationAttempt | None:
+def _unverified(work: RequestContext, view: LedgerView, request: Request) -> Obstacle | None:
     """Refuse, until a person publishes, slices with other records if it is not known whether some were removed."""
     slices = unverified_slices(view, request)
     if not slices:
@@ -273,7 +267,7 @@ def _unverified(work: RequestContext, view: LedgerView, request: Request) -> Pub
         f"{work.pipeline.name}`. If the log is right as it is, publish with `hindcast publish {work.pipeline.name} "
         f"--request {request.request_id}`; else restore the log (docs/reference/logs.md)"
     )
-    return _refused(request, why, stopped_by=slices)
+    return Obstacle(why, slices)
 
 
 def unverified_slices(view: LedgerView, request: Request) -> tuple[str, ...]:
@@ -290,7 +284,7 @@ def _is_unverified(view: LedgerView, slice_id: str, run_id: str) -> bool:
     return is_other and match_input(published.sightings, now.log) is Match.UNKNOWN
 
 
-def _incomplete(work: RequestContext, view: LedgerView, request: Request) -> PublicationAttempt | None:
+def _incomplete(work: RequestContext, view: LedgerView, request: Request) -> Obstacle | None:
     """Refuse while slices of the range are left to replay, or were current before a rollback took them from readers."""
     if request.from_ms is None or request.to_ms is None:
         return None
@@ -301,43 +295,39 @@ def _incomplete(work: RequestContext, view: LedgerView, request: Request) -> Pub
         return None
     if request.is_candidate:
         why = f"candidate {request.request_id} is not complete; the same `hindcast run … --as-candidate` completes it"
-        return _refused(request, why)
+        return Obstacle(why)
     left = f"{listed(missing)} left to replay" if missing else "all its slices are staged, and it was not closed"
     again = "run it again and it continues there"
     if is_lost(work, request):
         again = "it was begun by code that has changed since: cancel it, or run its range again with --replace"
     why = f"the request is not finished: {left}; {again}"
-    return _refused(request, why, stopped_by=missing)
+    return Obstacle(why, missing)
 
 
-def _not_promotable(work: RequestContext, view: LedgerView, request: Request) -> PublicationAttempt | None:
+def _not_promotable(work: RequestContext, view: LedgerView, request: Request) -> Obstacle | None:
     """Refuse a candidate that was compared with other runs than readers see, or that ends before the chain."""
     if not request.is_candidate:
         return None
     if is_lost(work, request):
         why = f"candidate {request.request_id} is of code that has changed since: a function, or Hindcast. Run it again"
-        return _refused(request, why)
-    obstacle = moved_since(work, view, request) or followed_by(work, view, request)
-    return None if obstacle is None else _refused(request, obstacle.why, stopped_by=obstacle.slices)
+        return Obstacle(why)
+    return moved_since(work, view, request) or followed_by(work, view, request)
 
 
-def _empty(request: Request) -> PublicationAttempt:
+def _empty(request: Request) -> Obstacle:
     """Refuse a request without runs."""
     why = f"request {request.request_id} has no runs yet; run it first"
-    return _refused(request, why)
+    return Obstacle(why)
 
 
-def _broken_chain(work: RequestContext, view: LedgerView, request: Request) -> PublicationAttempt | None:
+def _broken_chain(work: RequestContext, view: LedgerView, request: Request) -> Obstacle | None:
     """Refuse runs that would not fit the published chain."""
-    obstacle = (
+    return (
         broken_chain(work, view, request)
         or of_other_chain(work, view, request)
         or of_changed_warm_up(view, request)
         or outdated(work, view, request)
     )
-    if obstacle is None:
-        return None
-    return _refused(request, obstacle.why, stopped_by=obstacle.slices, waits_for=obstacle.waits_for)
 
 
 def has_equal_rows(view: LedgerView, run_id: str | None, shown: str) -> bool:

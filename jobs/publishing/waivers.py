@@ -32,12 +32,7 @@ class SliceWaiver:
 def waive(work: RequestContext, slice_id: str, *, run_id: str, reason: str, by: By) -> StagedRun:
     """Let a failed run of a slice pass, and return it. It is not published by this call.
 
-    Args:
-        work: the context of the pipeline.
-        slice_id: the slice.
-        run_id: the run that the person has examined, or the first digits of its id.
-        reason: why the run may pass; the ledger stores it.
-        by: the person and what they saw.
+    `run_id` is the run that the person has examined, or the first digits of its id.
 
     Raises:
         RequestError: as `waive_events` raises. Nothing was written.
@@ -56,13 +51,9 @@ def waive_all(
 ) -> tuple[StagedRun, ...]:
     """Let failed runs pass in one commit, all of them or none, and return them. Nothing is published by this call.
 
-    Args:
-        work: the context of the pipeline.
-        waivers: the runs, each with a reason.
-        by: the person and what they saw.
-        request_id: the request that has the runs; if it is published, those that readers see. None: any open or rolled
-            back request, or the runs that readers see.
-        all_of_it: refuse if another failed run would still stop the publication of the request.
+    `request_id` is the request that has the runs; if it is published, those that readers see. None: any open or rolled
+    back request, or the runs that readers see. `all_of_it`: refuse if another failed run would still stop the
+    publication of the request.
 
     Raises:
         RequestError: as `waive_events` raises. Nothing was written.

@@ -100,10 +100,7 @@ def _is_ledger(uri: str) -> bool:
 def place_at(uri: str, log_format: LogFormat, *, partitions: Mapping[str, PartitionType] | None = None) -> LogPlace:
     """Return the event log at a place.
 
-    Args:
-        uri: the place.
-        log_format: what is there.
-        partitions: the types of partition columns of Parquet files.
+    `partitions` are the types of partition columns of Parquet files.
     """
     match log_format:
         case "delta":

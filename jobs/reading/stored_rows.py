@@ -79,9 +79,8 @@ class Stored:
     def findings(self, rows: "pa.Table", *, with_content: bool) -> Iterator[Finding]:
         """Yield the differences between `rows` and the ledger.
 
-        Args:
-            rows: the rows of all attempts; all columns if `with_content`, otherwise at least those of `IDS`.
-            with_content: compute ids and checks from the content of each row, too.
+        `rows` are those of all attempts: all columns if `with_content`, otherwise at least those of `IDS`.
+        `with_content` computes ids and checks from the content of each row, too.
         """
         needed = {*IDS, "run_id"} if with_content else {*IDS}
         missing = sorted(needed - set(rows.column_names)) if rows.column_names else []
@@ -228,13 +227,9 @@ class StoredRuns:
     ) -> "Iterator[pa.RecordBatch]":
         """Yield the checked rows of some runs in batches. If there are many rows, the memory is that of a few batches.
 
-        The sums of the ids are compared after the last batch, so a caller must take all batches before it uses any.
-
-        Args:
-            table: the name of the table.
-            runs: the runs.
-            columns: the columns to return, in the order of the table. Columns that the table does not have are missing.
-            rows: the greatest number of rows of a batch.
+        The sums of the ids are compared after the last batch, so a caller must take all batches before it uses any. A
+        batch has at most so many `rows`. `columns` are in the order of the table; those that the table does not have
+        are missing.
 
         Raises:
             StoreError: as `read` does.

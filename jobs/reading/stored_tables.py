@@ -51,11 +51,8 @@ def written_tables(runs: Sequence[StagedRun]) -> list[str]:
 def stored_table(pipeline: Pipeline, name: str, columns: Columns, *, log: Callable[[], Columns]) -> Table:
     """Return the description of a table for rows of runs with this spec.
 
-    Args:
-        pipeline: the spec.
-        name: the name of the table.
-        columns: the columns of the stored table.
-        log: returns the log's columns; called only if the types of accumulators depend on them or on derived ones.
+    `columns` are those of the stored table. `log` returns the log's columns. It is called only if the types of
+    accumulators depend on them or on derived ones.
     """
     keys, outputs = _typed(pipeline.log.key_columns, columns), _typed(pipeline.output_columns, columns)
     record = columns.get("record", "string")

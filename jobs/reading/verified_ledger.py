@@ -25,9 +25,7 @@ class LedgerVerification:
 def verify_ledger(ledger: Ledger, *, recent: int = RECENT_COMMITS) -> LedgerVerification:
     """Check all events of the ledger from the first one on, and compare it with its head file and table commits.
 
-    Args:
-        ledger: the ledger. It may have been read from a snapshot before.
-        recent: how many commits of a table are searched.
+    The ledger may have been read from a snapshot before. The newest `recent` commits of a table are searched.
 
     Raises:
         LedgerError: the ledger cannot be read, or has lost commits that its head file names.

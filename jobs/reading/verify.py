@@ -108,14 +108,8 @@ def verify(
 
     States of these attempts may have parts of attempts that do not count. The state rows of those are compared as well.
     A published run without an attempt that counts is a finding. Rows of other runs that a clean-up has removed are not
-    missed.
-
-    Args:
-        lake: the lake.
-        pipeline: the name of the pipeline.
-        view: the ledger version.
-        span: the slices to check; all when None.
-        rows_at_once: the greatest number of rows of a table that are in memory at a time.
+    missed. `span` are the slices to check; all when None. At most `rows_at_once` rows of a table are in memory at a
+    time.
 
     Raises:
         StoreError: the object store does not answer.

@@ -61,9 +61,7 @@ def audit(written: Written) -> Audited:
 def check(audited: Audited, *, seconds: float) -> list[RunResult]:
     """Run the checks on the committed rows, store their results, and return what each run left behind.
 
-    Args:
-        audited: the chunk.
-        seconds: how long the replay has taken so far; each slice gets an equal share.
+    `seconds` is how long the replay has taken so far; each slice gets an equal share.
     """
     computed = audited.computed
     pinned = computed.pinned

@@ -36,9 +36,7 @@ RUN_SCHEMA: pa.Schema = pa.schema([(name, _RUN_TYPES[kind]) for name, kind in RU
 def run_rows(slices: Sequence[Slice], runs: Sequence[tuple[Counts, int | None]]) -> ArrowSlices:
     """Return the table `run`, with one row per run. Shares are relative to the records read, or 0.0 if there are none.
 
-    Args:
-        slices: the slices of the runs.
-        runs: the counts and the watermark (epoch ms) of each run.
+    `runs` has the counts and the watermark (epoch ms) of each run.
     """
     rows = [_run_row(slice_, counts, watermark) for slice_, (counts, watermark) in zip(slices, runs, strict=True)]
     return ArrowSlices(pa.Table.from_pylist(rows, RUN_SCHEMA), np.arange(len(rows)), len(rows))
@@ -84,12 +82,9 @@ class CommittedSlices:
     ) -> None:
         """Describe the rows; nothing is read.
 
-        Args:
-            uri: the place of the table.
-            attempt_id: the attempt that wrote the rows.
-            columns: the columns of the table by the spec of the attempt. The stored table may have those of others.
-            counts: slice -> number of its rows, in the order of the slice numbers.
-            batch_rows: batches are put together up to this many rows.
+        `attempt_id` wrote the rows. `columns` are those of the table by the spec of the attempt; the stored table may
+        have those of others. `counts` maps a slice to the number of its rows, in the order of the slice numbers.
+        Batches are put together up to `batch_rows`.
         """
         self._uri = uri
         self._attempt_id = attempt_id

@@ -27,12 +27,9 @@ CRITICAL = "critical"
 def prepare_checks(suites: SuiteFile | None, schemas: "Mapping[str, pa.Schema]", *, confirm: "Confirm") -> None:
     """Build the suites that Great Expectations must run. Its import takes seconds; it is imported only for them.
 
-    `check_types` comes before, because it takes no time.
-
-    Args:
-        suites: the suite file, or None.
-        schemas: table -> its columns, for the tables whose types are known before the replay.
-        confirm: the results of compiled checks that Great Expectations confirms. If it confirms all, it runs all.
+    `check_types` comes before, because it takes no time. `schemas` has the columns of the tables whose types are known
+    before the replay. Great Expectations confirms the results `confirm` of compiled checks. If it confirms all, it runs
+    all.
 
     Raises:
         SpecError: Great Expectations refuses a suite.

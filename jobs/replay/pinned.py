@@ -159,10 +159,8 @@ class Pinned:
 def pin(order: ReplayOrder, *, sizes: Sizes = SIZES, cores: int = 0) -> Pinned:
     """Pin the log, derive tables, suites and fingerprints, and check the checkpoint before the chunk.
 
-    Args:
-        order: the order. If it may be divided, the chunk has perhaps its first slices only.
-        sizes: the thresholds.
-        cores: the number of cores for threads of this process; 0: other machines do the work, and nothing is divided.
+    If the order may be divided, the chunk has perhaps its first slices only. `cores` are those for threads of this
+    process; 0: other machines do the work, and nothing is divided.
 
     Raises:
         LogError, SpecError: the log, the pipeline or a suite cannot be used, the log does not have a slice yet, or a

@@ -59,10 +59,8 @@ class Tasks(Protocol):
 def tasks_of(session: LazySession, *, threads: int, may_read: Sequence[str] = ()) -> Tasks:
     """Return tasks in this process, or in the workers of a session, which is started.
 
-    Args:
-        session: on this machine or on others.
-        threads: how many tasks run in this process at the same time; 0 if they run in the session.
-        may_read: the places that DataFrames of a later chunk may read in the session.
+    So many `threads` run tasks of this process at the same time; 0 if the tasks run in the session. DataFrames of a
+    later chunk may read the places `may_read` in the session.
     """
     return LocalTasks(threads) if threads else SparkTasks(session.start(may_read=may_read))
 

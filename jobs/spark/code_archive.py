@@ -28,10 +28,7 @@ _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 def code_archive(root: Path = ROOT, directory: Path = ARCHIVES) -> Path:
     """Return the zip file of the packages below `root`; it is made if it is missing.
 
-    Args:
-        root: the directory that contains the packages.
-        directory: where the file is stored. If it cannot be written, a private directory of this user is used, below
-            the temporary directory.
+    If `directory` cannot be written, a private directory of this user is used, below the temporary directory.
 
     Raises:
         OSError: neither directory can be written.

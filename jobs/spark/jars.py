@@ -67,11 +67,8 @@ def class_path(jars: Sequence[Path], spark_jars: Sequence[Path]) -> list[Path]:
     """Return the jars of Delta that Spark does not have itself, in any version.
 
     The JVM searches an extra class path before Spark's own jars. So a second version of Jackson or Parquet there would
-    replace that of Spark.
-
-    Args:
-        jars: the result of `delta_jars`; their names are `<group>_<artifact>-<version>.jar`.
-        spark_jars: Spark's own jars; their names are `<artifact>-<version>.jar`.
+    replace that of Spark. `jars` are the result of `delta_jars`, named `<group>_<artifact>-<version>.jar`. Spark's own
+    are named `<artifact>-<version>.jar`.
     """
     own = {_artifact(jar.name) for jar in spark_jars}
     return [jar for jar in jars if _artifact(jar.name.partition("_")[2]) not in own]

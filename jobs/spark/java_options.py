@@ -62,10 +62,8 @@ def archive_file(java_home: Path, jars: Sequence[Path], own: Sequence[Path], *, 
 def java_options(archive: Path | None, *, records: int | None = None, optimise_from: int = OPTIMISE_FROM) -> list[str]:
     """Return the options for a JVM that will process about this many records (None: unknown).
 
-    Args:
-        archive: the class archive; not used if it does not exist.
-        records: the expected number of records of all jobs together.
-        optimise_from: from this number of records on, and if it is unknown, the optimising compiler is on.
+    A class archive that does not exist is not used. From `optimise_from` records on, and if their number is unknown,
+    the optimising compiler is on.
     """
     is_small = records is not None and records < optimise_from
     shared = [_quoted(f"-XX:SharedArchiveFile={archive}"), *QUIET] if archive is not None and archive.is_file() else []

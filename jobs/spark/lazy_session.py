@@ -49,10 +49,8 @@ class LazySession:
     def start(self, records: int = 0, *, reads: Sequence[str] = (), may_read: Sequence[str] = ()) -> "SparkContext":
         """Return the context. The first call starts it.
 
-        Args:
-            records: about how many records the JVM will process.
-            reads: the places that DataFrames will read.
-            may_read: the places that they will perhaps read in a later chunk. A context cannot get jars afterwards.
+        The JVM will process about so many `records`. DataFrames will read the places `reads`, and perhaps `may_read` in
+        a later chunk: a context cannot get jars afterwards.
 
         Raises:
             JarsMissing: a place of `reads` needs a jar that is missing, also if the context runs already.

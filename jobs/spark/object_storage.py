@@ -23,9 +23,7 @@ class ObjectStorage:
 def object_storage(reads: Sequence[str], *, may_read: Sequence[str] = ()) -> ObjectStorage:
     """Return what Spark needs for places.
 
-    Args:
-        reads: the places that DataFrames will read.
-        may_read: the places that they will perhaps read. Spark gets the jars for these if they are present.
+    DataFrames will read the places `reads`, and perhaps `may_read`, for which Spark gets the jars if they are present.
 
     Raises:
         JarsMissing: a place of `reads` is in object storage, and a jar is missing.

@@ -123,7 +123,6 @@ class AirflowApi:
         return backfill_id
 
     def dag_run(self, dag_id: str, run_id: str) -> DagRunState:
-        """Return one DAG run."""
         return _dag_run(self._ask("GET", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}"))
 
     def dag_runs(self, dag_id: str) -> Sequence[DagRunState]:
@@ -144,7 +143,6 @@ class AirflowApi:
         self._ask("POST", f"/api/v2/dags/{dag_id}/clearTaskInstances", body)
 
     def tasks(self, dag_id: str, run_id: str) -> Sequence[TaskState]:
-        """Return the tasks of one DAG run."""
         answer = self._ask("GET", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances")
         return [
             TaskState(task_id=task["task_id"], state=task["state"], try_number=task["try_number"])

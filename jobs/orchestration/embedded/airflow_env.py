@@ -77,7 +77,6 @@ class Home:
 
     @classmethod
     def from_json(cls, text: str) -> "Home":
-        """Return the home that `to_json` wrote."""
         fields = json.loads(text)
         return cls(**fields | {name: Path(fields[name]) for name in ("root", "pipelines")})
 
@@ -93,7 +92,6 @@ class Secrets:
 
     @classmethod
     def new(cls) -> "Secrets":
-        """Return new random secrets."""
         return cls(
             jwt=secrets.token_urlsafe(64),
             session=secrets.token_urlsafe(32),
@@ -112,7 +110,6 @@ class Ports:
 
     @property
     def url(self) -> str:
-        """URL of the web page and the REST interface."""
         return f"http://{HOST}:{self.api}"
 
 

@@ -103,13 +103,7 @@ def start(cluster: Cluster) -> subprocess.Popen[bytes]:
         "synchronous_commit": "off",
     }
     settings = [argument for name, value in options.items() for argument in ("-c", f"{name}={value}")]
-    command: list[str | Path] = [
-        *server_user.run_as(owner, "INT"),
-        binaries / "postgres",
-        "-D",
-        cluster.data,
-        *settings,
-    ]
+    command = [*server_user.run_as(owner, "INT"), binaries / "postgres", "-D", cluster.data, *settings]
     with cluster.log.open("ab") as log:
         server = subprocess.Popen(  # noqa: S603
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", start_new_session=True
@@ -164,16 +158,8 @@ def _make_data(cluster: Cluster, binaries: Path, owner: Owner) -> None:
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(secrets.token_urlsafe(32) + "\n")
     server_user.hand_over(cluster.root, account)
-    command: list[str | Path] = [
-        *server_user.run_as(account, "KILL"),
-        binaries / "initdb",
-        "-D",
-        cluster.unfinished_data,
-        "-U",
-        _USER,
-        "-A",
-        "scram-sha-256",
-    ]
+    command = [*server_user.run_as(account, "KILL"), binaries / "initdb", "-D", cluster.unfinished_data]
+    command += ["-U", _USER, "-A", "scram-sha-256"]
     command += ["--pwfile", cluster.password_file, "--encoding", "utf8", "--locale", "C.UTF-8", "--no-sync"]
     with cluster.log.open("ab") as log:
         try:
@@ -187,16 +173,8 @@ def _make_data(cluster: Cluster, binaries: Path, owner: Owner) -> None:
 
 
 def _wait_until_ready(cluster: Cluster, server: subprocess.Popen[bytes], binaries: Path) -> None:
-    question: list[str | Path] = [
-        binaries / "pg_isready",
-        "-q",
-        "-h",
-        cluster.socket_directory,
-        "-U",
-        _USER,
-        "-d",
-        "postgres",
-    ]
+    address: list[str | Path] = ["-h", cluster.socket_directory, "-U", _USER, "-d", "postgres"]
+    question = [binaries / "pg_isready", "-q", *address]
     deadline = time.monotonic() + _START_TIMEOUT_S
     while subprocess.run(question, check=False, cwd="/").returncode:  # noqa: S603
         if server.poll() is not None:

@@ -31,11 +31,8 @@ class Owner(NamedTuple):
 def owner_of(directory: Path, *, among: Path) -> Owner:
     """Return the user that runs the cluster in a directory.
 
-    Without root, that is the invoking user. For root, it is the owner of an existing cluster, or the first free id.
-
-    Args:
-        directory: the directory of the cluster. It may not exist yet.
-        among: the directory with the other clusters of this machine.
+    Without root, that is the invoking user. For root, it is the owner of an existing cluster, or the first free id. The
+    directory may not exist yet. `among` is the directory with the other clusters of this machine.
     """
     if os.geteuid() != 0:
         return Owner(os.geteuid(), os.getegid())

@@ -60,10 +60,7 @@ class ChunkTables:
 def chunk_tables(pipeline: Pipeline, pinned: PinnedLog, *, stored_records: Iterable[Node] = ()) -> ChunkTables:
     """Return the tables that a pipeline writes when it reads a log.
 
-    Args:
-        pipeline: the pipeline.
-        pinned: the log.
-        stored_records: the types of column `record` in the side tables that exist already.
+    `stored_records` are the types of column `record` in the side tables that exist already.
 
     Raises:
         SpecError: parts of the pipeline contradict each other or the columns of the log.

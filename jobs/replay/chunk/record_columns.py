@@ -27,10 +27,7 @@ def record_names(columns: Mapping[str, Node], stored: Iterable[Node]) -> dict[st
 
     The name stays the same unless the column's type has changed since the side tables were created (INT to BIGINT).
     Then the old field keeps its type, and a new field, named after the column and its type, stores the new values.
-
-    Args:
-        columns: the log's columns and their types.
-        stored: the types of `record` in the existing side tables.
+    `columns` are those of the log with their types, and `stored` the types of `record` in the existing side tables.
     """
     kinds: dict[str, list[Node]] = {}
     for node in stored:
@@ -47,10 +44,8 @@ def record_names(columns: Mapping[str, Node], stored: Iterable[Node]) -> dict[st
 def record_type(columns: Mapping[str, Node], names: Mapping[str, str], stored: Iterable[Node]) -> Node:
     """Return the type of `record` in new rows: the stored fields in their order, also those that the log has no more.
 
-    Args:
-        columns: the log's columns and their types.
-        names: log column -> its field name, as `record_names` returns it.
-        stored: the types of `record` in the existing side tables.
+    `columns` are those of the log with their types, `names` is from `record_names`, and `stored` are the types of
+    `record` in the existing side tables.
     """
     fields: dict[str, Node] = {}
     for node in stored:

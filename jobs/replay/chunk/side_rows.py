@@ -24,10 +24,8 @@ MAX_TEXT = 80
 def completed(table: Table, rows: pa.Table) -> pa.Table:
     """Return rows of a side table with all columns, ids and checks. Other columns than those of the table stay.
 
-    Args:
-        table: one of `RECORD_TABLES`.
-        rows: the content, `record`, `record_id` and `rank`, and perhaps other coordinates. Texts of the log may be
-            bytes that are not UTF-8. `detail` then has these texts.
+    `table` is one of `RECORD_TABLES`. `rows` have its content, `record`, `record_id` and `rank`, and perhaps other
+    coordinates. Texts of the log may be bytes that are not UTF-8. `detail` then has these texts.
     """
     words = (tables.ROW_ID, tables.ROW_CHECK)
     columns = {name: rows[name].combine_chunks() for name in rows.column_names if name not in words}

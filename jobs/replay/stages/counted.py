@@ -109,11 +109,8 @@ def counted_log(
 ) -> Iterator[CountedLog]:
     """Read a part of a log in log order. What tasks leave on the disk is removed at the end of the context.
 
-    Args:
-        tasks: reads.
-        chunk: the part.
-        lake: where tasks leave files if they are on several machines.
-        refine: changes the plan of the scan, which counts.
+    Tasks leave their files in `lake` if they are on several machines. `refine` changes the plan of the scan, which
+    counts.
 
     Raises:
         LogError: as for `take_in` and `scan`.

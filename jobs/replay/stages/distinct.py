@@ -62,11 +62,7 @@ class IdsTask(NamedTuple):
 def search(tasks: Tasks, parts: Sequence[Part], *, distinct: DistinctGrammar, sizes: Sizes) -> Duplicates:
     """Return the duplicates of a chunk.
 
-    Args:
-        tasks: read and compare.
-        parts: the slices of the chunk, and then those before that are read as well, if they have records.
-        distinct: the rule of the pipeline.
-        sizes: the thresholds.
+    `parts` are the slices of the chunk, and then those before that are read as well, if they have records.
 
     Raises:
         LogError: a file cannot be read.

@@ -121,13 +121,9 @@ def pairs(
 ) -> tuple["np.ndarray[tuple[int], np.dtype[np.intp]]", "np.ndarray[tuple[int], np.dtype[np.intp]]"]:
     """Return the indexes of the duplicates, and for each that of the earlier record.
 
-    Of the earlier records with the same id, it is the one that arrived last, and of these the last in log order.
-
-    Args:
-        ids: the columns of the ids as codes. Equal ids are neighbours, in log order.
-        first_ms: the first instant at which each record may have arrived.
-        last_ms: the last one.
-        within_ms: the bound of the arrivals.
+    Of the earlier records with the same id, it is the one that arrived last, and of these the last in log order. `ids`
+    are the columns of the ids as codes. Equal ids are neighbours, in log order. Each record may have arrived from
+    `first_ms` to `last_ms`. `within_ms` is the bound of the arrivals.
     """
     count = len(first_ms)
     is_same = np.ones(max(count - 1, 0), dtype=np.bool_)

@@ -38,10 +38,8 @@ class SideRecords:
     def attached(self, table: Table, rows: Sequence[pa.RecordBatch], blocks: Sequence[Block]) -> Iterator[pa.Table]:
         """Yield rows of one slice with their records, ids of records and checks, in the order of the log.
 
-        Args:
-            table: one of `RECORD_TABLES`.
-            rows: rows with `rank` and the content of the table, in any order.
-            blocks: the blocks of the slice.
+        `table` is one of `RECORD_TABLES`. `rows` have `rank` and its content, in any order. `blocks` are those of the
+        slice.
 
         Raises:
             LogError: a file of the log cannot be read.

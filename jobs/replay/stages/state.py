@@ -115,11 +115,8 @@ def divide_plan(
 ) -> DividePlan | None:
     """Return how to divide the checkpoint before a chunk; None at the beginning of a chain.
 
-    Args:
-        pinned: the chunk.
-        directory: where the tasks write shuffle files.
-        buckets: the number of buckets.
-        touched: the keys of the chunk's records, if rows of other keys may stay.
+    Tasks write shuffle files to `directory`. `touched` has the keys of the chunk's records, if rows of other keys may
+    stay.
 
     Raises:
         StoreError: a table cannot be read; the message names the damaged file.

@@ -51,13 +51,9 @@ def reached_keys(
 ) -> bytes:
     """Return the packed set of the keys with a timer that the chunk reaches. Timers that are removed do no harm.
 
-    Args:
-        timers: the files of the table `timers`.
-        files: those to read. Row groups that have no such timer by their statistics are not read. Statistics leave
-            nulls out: a timer with a null is damaged, and the task that reads its row finds the damage.
-        chunk: has the watermark.
-        keys: the key columns.
-        rows: the largest number of rows that are read at once.
+    `timers` are the files of the table `timers`, of which `files` are read, at most `rows` rows at once. Row groups
+    that have no such timer by their statistics are not read. Statistics leave nulls out: a timer with a null is
+    damaged, and the task that reads its row finds the damage. `chunk` has the watermark.
 
     Raises:
         StoreError: a file cannot be read; the message names it.

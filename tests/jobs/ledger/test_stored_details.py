@@ -11,11 +11,11 @@ import pytest
 from jobs.ledger.events import (
     EventKind,
     LedgerEvent,
-    StoredChecks,
     checks_fingerprint_of,
     encode_details,
     with_checks,
 )
+from jobs.ledger.later import LaterSequence
 from jobs.ledger.projection import project
 from jobs.ledger.stored_details import EventPlace, StoredDetails
 from jobs.pipeline.slices import slices_between
@@ -85,7 +85,7 @@ def test_stored_checks_are_those_of_the_result() -> None:
     event = checked(stored_details(encode_details(details)))
     assert checks_fingerprint_of(event) == checks_fingerprint_of(checked(details)) == "suite"
     found = with_checks(replace(result, verdict=Verdict.ERROR), event)
-    assert isinstance(found.checks, StoredChecks)
+    assert isinstance(found.checks, LaterSequence)
     assert found == result
     assert [*found.checks] == [*result.checks]
     assert (found.checks[0], len(found.checks), hash(found.checks)) == (result.checks[0], 1, hash(result.checks))

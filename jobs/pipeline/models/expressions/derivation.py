@@ -103,10 +103,8 @@ def derivation_of(
 ) -> Derivation:
     """Return what expressions derive from a log with these columns.
 
-    Args:
-        columns: the log's columns: name and Spark simple type.
-        expressions: the name of each derived column and its expression. It names columns of the log.
-        where: the filter. It names columns of the log and derived columns.
+    `columns` are pairs of a name and a Spark simple type. `expressions` are pairs of the name of a derived column and
+    its expression, which names columns of the log. The filter `where` names derived columns as well.
 
     Raises:
         SpecError: an expression is not allowed, names a column that the log does not have, or has a type that no column

@@ -105,10 +105,8 @@ def path_of(text: str) -> Path | None:
 def written(text: str, names: Names, *, are_bytes: Callable[[Path], bool] | None = None) -> str:
     """Return an expression as SQL of DuckDB.
 
-    Args:
-        text: the expression.
-        names: returns the SQL in place of a name.
-        are_bytes: tells whether a name is a BINARY column; None if the types of names are not known yet.
+    `names` returns the SQL in place of a name. `are_bytes` tells whether a name is a BINARY column; None if the types
+    of names are not known yet.
 
     Raises:
         ValueError: as for `normal_text`.
