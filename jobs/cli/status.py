@@ -21,7 +21,7 @@ from jobs.planning.change_sentences import told_changes
 from jobs.planning.changed_slices import stretches_of
 from jobs.planning.event_time_progress import EventTimeProgress, progress_of
 from jobs.planning.log_state import LogState
-from jobs.planning.published_spec import on_published_spec
+from jobs.planning.published_spec import LOST, is_lost, on_published_spec, why_lost
 from jobs.planning.request_context import ReadLog, RequestContext, context_of, is_live
 from jobs.planning.standing import empty_slices, holes
 from jobs.publishing.current_tables import current_tables
@@ -89,6 +89,7 @@ def _state(work: RequestContext) -> dict[str, Any]:
     work = replace(work, read_log=_read_once(work.read_log))
     waits = awaited(work, view)
     on_chain, edited = on_published_spec(work, view)
+    edited = edited or tuple(filter(None, [why_lost(on_chain, view)]))
     return {
         "pipeline": work.pipeline.name,
         "ledger_version": view.version,
@@ -235,13 +236,14 @@ def _publication(work: RequestContext, view: LedgerView, request: Request) -> st
 
 
 def _not_staged(work: RequestContext, request: Request) -> str:
+    what = f"proposed: {request.reason}" if request.is_proposed else "nothing staged yet"
+    own = f"{work.pipeline.name} --request {request.request_id[:SHOWN_DIGITS]}"
+    cancel = f"hindcast cancel {own} --reason …"
+    if is_lost(work, request):
+        return f"{what}. It cannot be replayed, because {LOST}: end it with {cancel}"
     if not request.is_proposed:
-        return "nothing staged yet"
-    name, request_id = work.pipeline.name, request.request_id[:SHOWN_DIGITS]
-    return (
-        f"proposed: {request.reason}. Replay it with hindcast run {name} --request {request_id} --no-publish, or "
-        f"decline it with hindcast cancel {name} --request {request_id} --reason …"
-    )
+        return what
+    return f"{what}. Replay it with hindcast run {own} --no-publish, or decline it with {cancel}"
 
 
 def _show_state(state: Mapping[str, Any]) -> None:

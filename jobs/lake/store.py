@@ -166,8 +166,8 @@ def _check_column(uri: str, existing: Mapping[str, Any], wanted: Mapping[str, An
     if not column_takes(existing["type"], wanted["type"]):
         kinds = f"is a {spell_type(existing['type'])}, but the spec now makes it a {spell_type(wanted['type'])}"
         raise SpecError(
-            f"column {name!r} of table {uri} {kinds}; rename the column (acc_NAME: output NAME) in the pipeline file, "
-            "or give the pipeline a new name"
+            f"column {name!r} of table {uri} {kinds}. It keeps its type, also if only a candidate or a cancelled "
+            "request has it: rename it (acc_NAME: output NAME) in the pipeline file, or give the pipeline a new name"
         )
     if role and former and role != former:
         raise SpecError(

@@ -1,7 +1,6 @@
 """Proposals of late repairs: open requests that a person, or the schedule, starts. A pipeline has at most one."""
 
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 from jobs.durations import format_duration, human_duration
 from jobs.lake.lake import Lake
@@ -13,15 +12,12 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.repair import RepairGrammar
 from jobs.pipeline.slices import slices_between
 from jobs.planning.estimate import Estimate, estimator
-from jobs.planning.published_spec import is_lost, on_published_spec
+from jobs.planning.published_spec import LOST, is_lost, on_published_spec
 from jobs.planning.request_context import SHOWN_ID, RequestContext, is_live, open_request_context, requested_event
 from jobs.publishing.chain_rules import replaced_since
 from jobs.replay.restart import restart_before
 from jobs.runs import WarmUp
 from windowlib.errors import InvariantBroken, LogError, RequestError, SpecError, StoreError
-
-LOST: Final = "a function or Hindcast itself has changed since it was opened"
-"""Why a repair was closed that nobody has declined."""
 
 
 def propose_repairs(
@@ -89,7 +85,7 @@ def _outdated(work: RequestContext, view: LedgerView) -> list[LedgerEvent]:
 
 
 def propose(work: RequestContext, repair: LateRepair, *, warm_up: WarmUp | None, who: str, reason: str = "") -> Request:
-    """Open the request of a repair without a holder. If a repair is open, that one is returned.
+    """Open the request of a repair without a holder. If a repair is open that can be published, that one is returned.
 
     Raises:
         RequestError: a slice of the repair, or of its warm-up, has changed in the log.
@@ -100,8 +96,9 @@ def propose(work: RequestContext, repair: LateRepair, *, warm_up: WarmUp | None,
     asked = asked_for(repair, who=who, warm_up=warm_up, reason=reason)
 
     def decide(view: LedgerView) -> Sequence[LedgerEvent]:
-        is_free = not view.open_requests(RequestKind.REPAIR)
-        return [requested_event(repaired, asked, request_id=request_id)] if is_free else []
+        closed = _outdated(work, view)
+        is_free = len(view.open_requests(RequestKind.REPAIR)) == len(closed)
+        return [*closed, *([requested_event(repaired, asked, request_id=request_id)] if is_free else [])]
 
     opened = work.ledger.write(decide).open_requests(RequestKind.REPAIR)
     if not opened:

@@ -5,6 +5,7 @@ upgrade of Hindcast that computes other rows or refuses the spec, it is lost: no
 """
 
 from dataclasses import replace
+from typing import Final
 
 from jobs.engine.fingerprints import spec_fingerprint
 from jobs.ledger.view import LedgerView, Request
@@ -15,6 +16,9 @@ from jobs.planning.request_context import RequestContext, stored_pipeline
 from jobs.planning.spec_changes import in_one_sentence, spec_changes
 from jobs.reading.log_places import log_place
 from windowlib.errors import LogError, RequestError, SpecError
+
+LOST: Final = "a function or Hindcast itself has changed since it was opened"
+"""Why a request, such as a proposal, cannot be replayed, and why a repair was closed that nobody has declined."""
 
 
 def fingerprint_now(stored: Pipeline) -> str | None:
@@ -38,10 +42,11 @@ def why_lost(work: RequestContext, view: LedgerView) -> str:
         return ""
     name = work.pipeline.name
     fresh = f", or a new chain, which has no earlier records (`hindcast run {name} --from .. --to .. --fresh`)"
+    file = "the pipeline file" if why == CODE_CHANGED else "a pipeline file that it accepts"
     fresh = "" if work.pipeline.may_have_restart_point else fresh
     return (
         f"the published chain of pipeline {name} is spec {head.result.spec_fingerprint[:12]}, and {why}. Restore that "
-        f"version, or go on with the pipeline file: {adoption(work.pipeline)}{fresh}"
+        f"version, or go on with {file}: {adoption(work.pipeline)}{fresh}"
     )
 
 

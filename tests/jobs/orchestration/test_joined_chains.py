@@ -5,18 +5,19 @@ from pathlib import Path
 
 import pytest
 
+from jobs.cli.status import _not_staged
 from jobs.engine import fingerprints
 from jobs.lake.lake import Lake
-from jobs.ledger.view import RequestKind
+from jobs.ledger.view import Request, RequestKind
 from jobs.orchestration.backfill_checks import checked_form
 from jobs.orchestration.backfill_form import FormError
 from jobs.orchestration.late_repair import asked_for, repairing
-from jobs.orchestration.repair_proposals import LOST, propose, propose_repairs
+from jobs.orchestration.repair_proposals import propose, propose_repairs
 from jobs.orchestration.repair_range import repair_of
 from jobs.orchestration.requests import run_request
 from jobs.orchestration.restatements import propose_changes
 from jobs.orchestration.scheduling import leave_staged, plan_scheduled
-from jobs.planning.published_spec import on_published_spec
+from jobs.planning.published_spec import LOST, on_published_spec
 from jobs.planning.request_context import IfOpen, RequestContext, open_request_context
 from jobs.publishing.cleaning import clean_lake
 from jobs.publishing.decisions import cancel
@@ -25,6 +26,7 @@ from jobs.publishing.publishing import publish_request
 from jobs.publishing.rules import judge_publication
 from jobs.reading.published import published_runs
 from jobs.replay.restart import restart_before
+from jobs.review.pages.state import open_request
 from jobs.runs import SETTLED, Verdict
 from tests.support.day_chains import (
     DAY_MS,
@@ -422,6 +424,32 @@ def test_after_a_change_of_the_code_nothing_is_repaired_or_restated_before_a_per
     run(work, 0, 2, if_open=IfOpen.REPLACE)
     propose_repairs(work.pipeline, work.lake, now_ms=NOW_MS, who="airflow")
     assert [request.is_proposed for request in work.ledger.view().open_requests(RequestKind.REPAIR)] == [True]
+
+
+def test_a_repair_that_a_person_proposed_before_the_code_changed_is_told_and_replaced(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Defect: without `repair` in the file, it stayed open for ever, and `hindcast repair --propose` returned it."""
+
+    def proposed() -> Request:
+        repair = repair_of(work, from_ms=None, to_ms=None, at_most_ms=None)
+        warm_up = restart_before(SESSION, repairing(work, repair), repair.slices, beginning=repair.beginning)
+        return propose(work, repair, warm_up=warm_up, who="ann")
+
+    place.put(Put(0, 1), Put(0, 5), Put(1, 25), Put(1, 3, 10), Put(1, 40), Put(2, 50), Put(2, 26, 10), Put(2, 65))
+    work = place.work()
+    run(work, 0, 3)
+    first = proposed()
+    assert proposed().request_id == first.request_id
+    monkeypatch.setattr(fingerprints, "SEMANTICS_VERSION", fingerprints.SEMANTICS_VERSION + 1)
+    work = place.work()
+    told = f"It cannot be replayed, because {LOST}: end it with hindcast cancel late --request {first.request_id[:12]}"
+    assert told in _not_staged(work, first)
+    assert open_request(work, work.ledger.view(), first).waits == f"cannot be replayed, because {LOST}: decline it"
+    run(work, 2, 3, warms_up=True)
+    second = proposed()
+    assert (first.request_id != second.request_id, second.is_open) == (True, True)
+    assert work.ledger.view().requests[first.request_id].failure == LOST
 
 
 def test_a_candidate_of_code_that_has_changed_is_not_promoted(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from deltalake import write_deltalake
 
 from jobs.cli.main import hindcast
 from jobs.cli.options import run_cli
+from jobs.cli.status import _state
 from jobs.engine.fingerprints import spec_fingerprint
 from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView
@@ -93,6 +94,9 @@ def test_a_published_spec_that_this_version_refuses_is_lost(root: Path) -> None:
     )
     with pytest.raises(SpecError, match="leftovers: report"):
         with_reach(work.pipeline, work.plan(view, Ask(slices=later)))
+    [told] = _state(work)["edited"]
+    assert "can lose records" in told, "defect: status told nothing while the file was as it was published"
+    assert "go on with a pipeline file that it accepts: `hindcast adopt sales`" in told
     mended = refused.replace("after_watermark: {}}", "after_watermark: {}}, leftovers: report")
     used, [warning] = on_published_spec(replace(work, pipeline=sales(mended)))
     assert "which is used" not in warning
