@@ -24,6 +24,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+from typing_extensions import override
 
 from jobs.disk_errors import disk_problem
 from jobs.plain_text import EscapingFormatter, escaped, escaped_json
@@ -36,6 +37,8 @@ UNWRITTEN = 120
 
 NO_WIDTH = 100_000
 """The width of a pipe or a file: a program that reads the output gets whole lines."""
+_in_json = threading.Event()
+"""Is set while each line on standard error is JSON."""
 _GAP = "  "
 _LEAST = 12
 """A column that may be wrapped or cut keeps this width, in characters, or the table is printed as paragraphs."""
@@ -54,13 +57,24 @@ def err() -> Console:
     return Console(stderr=True, highlight=False)
 
 
+def complain_in_json() -> None:
+    """Print each further line of this command on standard error as JSON: `{"message": …}`, in place of text."""
+    _in_json.set()
+
+
 def say(*lines: str, style: str | None = None, console: Console | None = None) -> None:
     """Print one line for each argument. Characters that could break a line or control the terminal are escaped.
+
+    On standard error, each line is JSON after `complain_in_json`. Empty lines are left out then.
 
     Any part of `lines` may come from outside. `style` is a style of rich for all lines. By default, `console` is
     standard output.
     """
     to = console or out()
+    if to.stderr and _in_json.is_set():
+        for line in filter(None, lines):
+            click.echo(escaped_json({"message": line}), err=True)
+        return
     wrap = to.stderr and sys.stderr.isatty()
     for line in lines:
         to.print(Text(escaped(line), style=style or ""), soft_wrap=not wrap)
@@ -200,10 +214,20 @@ def _print_paragraphs(console: Console, names: Sequence[str], rows: Sequence[Seq
         click.echo("\n".join([first.plain, *(_GAP + line for line in body)]))
 
 
+class _StderrFormatter(EscapingFormatter):
+    """Formats a log record as escaped text, or as one line of JSON after `complain_in_json`."""
+
+    @override
+    def format(self, record: logging.LogRecord) -> str:
+        text = super().format(record)
+        return escaped_json({"message": text}) if _in_json.is_set() else text
+
+
 def log_to_stderr(level: int = logging.WARNING) -> None:
-    """Send all log records of this level and above to standard error, one escaped line for each."""
+    """Send all log records of this level and above, and Python's warnings, to standard error, one line for each."""
+    logging.captureWarnings(capture=True)
     handler = logging.StreamHandler()
-    handler.setFormatter(EscapingFormatter("%(levelname)s %(message)s"))
+    handler.setFormatter(_StderrFormatter("%(levelname)s %(message)s"))
     logging.basicConfig(level=level, handlers=[handler])
 
 
@@ -242,6 +266,7 @@ def run_command(
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # as Python does for sys.stderr
+    _in_json.clear()
     try:
         result = command(args=None if arguments is None else list(arguments), prog_name=name, standalone_mode=False)
     except (click.exceptions.Abort, KeyboardInterrupt):

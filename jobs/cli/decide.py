@@ -133,11 +133,12 @@ def _confirmed_run(
     """
     runs = runs_to_examine(work, view, slice_id)
     if len(runs) > 1 or not (may_ask and sys.stdin.isatty() and sys.stdout.isatty()):
-        command = f"hindcast waive {work.pipeline.name} {slice_id} --run {runs[-1].result.run_id[:SHOWN_DIGITS]}"
+        run_id = runs[-1].result.run_id[:SHOWN_DIGITS]
+        command = f"hindcast waive {work.pipeline.name} {slice_id} --run {run_id} --reason …"
         raise RequestError(
             f"the waiver of slice {slice_id} of pipeline {work.pipeline.name} names no run, so nothing was waived. "
             f"Staged is {'; '.join(describe_run(run) for run in runs)}. Look at it (`hindcast report "
-            f"{work.pipeline.name}`), and name it if it may pass: `{command} --reason …`"
+            f"{work.pipeline.name}`), and name it if it may pass: `{command}`"
         )
     [run] = runs
     counts, run_id = run.result.counts, run.result.run_id

@@ -72,8 +72,8 @@ class _WithRecordId(click.Command):
     "--position",
     "with_position",
     is_flag=True,
-    help="For a record in windows, also print its position in the log and the watermark at that position. Starts Spark "
-    "(15 s).",
+    help="For a record in windows, also print its position in the log and the watermark at that position, which are "
+    "found by reading its slice.",
 )
 @options.json_option
 @options.master_option

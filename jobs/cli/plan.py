@@ -61,8 +61,8 @@ With --json, a current slice has the id and the verdict of its run. If a person 
 @click.option(
     "--verify",
     is_flag=True,
-    help="Read the records of the log again and compare them with those that the runs read. Starts Spark. The ledger "
-    "stores the result.",
+    help="Read the records of the log again and compare them with those that the runs read. The ledger stores the "
+    "result.",
 )
 @click.option(
     "--explain",

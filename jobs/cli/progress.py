@@ -18,16 +18,26 @@ from rich.progress import (
 
 from jobs.cli import options
 from jobs.cli.slice_lines import progress_lines
+from jobs.console import complain_in_json
 from jobs.orchestration.requests import Progress as Staged
 from jobs.plain_text import escaped_json
+
+
+def _begin(_context: click.Context, _option: click.Parameter, how: str) -> str:
+    if how == "json":
+        complain_in_json()
+    return how
+
 
 progress_option = click.option(
     "--progress",
     type=click.Choice(["bar", "json", "none"]),
     default="bar",
     show_default=True,
+    is_eager=True,
+    callback=_begin,
     help="What to write to standard error while it works: a bar and a line for each slice, one line of JSON before and "
-    "after each chunk, or nothing.",
+    "after each chunk, or nothing. With json, warnings and errors are lines of JSON, too.",
 )
 
 
@@ -48,7 +58,7 @@ def told_progress(name: str, how: str, *, at_least: int) -> Iterator[Callable[[S
     """Give a function that tells the progress on standard error: a bar, lines of JSON, or nothing."""
     match how:
         case "json":
-            yield lambda progress: options.complain(escaped_json(progress.to_json()))
+            yield lambda progress: click.echo(escaped_json(progress.to_json()), err=True)
         case "none":
             yield lambda _progress: None
         case _:

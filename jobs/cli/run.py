@@ -32,9 +32,10 @@ if TYPE_CHECKING:
     from jobs.planning.plan_file import PlanFile
 
 WAIT_POLL_S: Final = 5.0
-_WAYS: Final = (
-    "Decide it (`hindcast publish`, `waive` or `cancel`), or run again with --replace, which closes it and uses its "
-    "valid runs again, or with --wait, which starts when it has ended"
+_DECIDE: Final = "Decide it (`hindcast publish`, `waive` or `cancel`)"
+_OR_REPLACE: Final = (
+    ", or run again with --replace, which closes it and uses its valid runs again, or with --wait, which starts when "
+    "it has ended"
 )
 
 
@@ -133,18 +134,19 @@ def run_command(  # noqa: PLR0913  (its options)
     )  # fmt: skip
     work, asked, accepted = given.asked(with_checks(places.request_context(pipeline)))
     staging = Staging(chunk=chunk, chunk_records=chunk_records)
-    shown = Shown(as_json=as_json, fold_from=fold_from, progress=progress)
+    shown = Shown(as_json=as_json, fold_from=fold_from, progress=progress, has_replace=True)
     publishes = not no_publish and asked.kind is not RequestKind.CANDIDATE
     return run_asked(work, asked, staging=staging, publishes=publishes, accepted=accepted, master=master, shown=shown)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """How a command prints the progress (`--progress`) and the outcome of a request."""
+    """How a command prints the progress (`--progress`) and the outcome of a request, and whether it has --replace."""
 
     as_json: bool
     fold_from: int
     progress: str
+    has_replace: bool = False
 
 
 def run_asked(
@@ -156,7 +158,8 @@ def run_asked(
     with LazyReplayer(master=master) as replayer, told as on_progress:
         staging = replace(staging, on_progress=on_progress)
         run = partial(run_request, work, replayer=replayer, staging=staging, accepted=accepted)
-        outcome = _in_its_turn(work, asked, partial(run, publish=publishes))
+        ways = f"{_DECIDE}{_OR_REPLACE if shown.has_replace else ', and run this command again'}"
+        outcome = _in_its_turn(work, asked, partial(run, publish=publishes), ways=ways)
     publication = outcome.publication
     problem = None if publication is None or publication.is_published else publication.why
     if shown.as_json:
@@ -180,8 +183,12 @@ def run_asked(
     return options.REFUSED if failed or problem else options.OK
 
 
-def _in_its_turn(work: RequestContext, asked: Asked, run: Callable[[Asked], RequestOutcome]) -> RequestOutcome:
+def _in_its_turn(
+    work: RequestContext, asked: Asked, run: Callable[[Asked], RequestOutcome], *, ways: str
+) -> RequestOutcome:
     """Run a request. If it is to wait, and others have slices of its range, it is tried again until they have ended.
+
+    `ways` tells what a person can do about the others.
 
     Raises:
         RequestError: others have slices of the range. The message has the words of the command line.
@@ -193,7 +200,7 @@ def _in_its_turn(work: RequestContext, asked: Asked, run: Callable[[Asked], Requ
             return run(replace(asked, replaces=seen))
         except RangeTaken as error:
             if asked.if_open is not IfOpen.WAIT:
-                raise RequestError(f"{error.facts}. {_WAYS}" if error.can_replace else error.facts) from None
+                raise RequestError(f"{error.facts}. {ways}" if error.can_replace else error.facts) from None
             if error.facts != told:
                 options.complain(f"waiting for their end: {error.facts}")
             told = error.facts

@@ -46,7 +46,11 @@ def suite_command() -> None:
     """
 
 
-@suite_command.command("propose", epilog="Example: hindcast suite propose flights --output expectations/new.json")
+@suite_command.command(
+    "propose",
+    short_help="Write a first suite, made from the published runs.",
+    epilog="Example: hindcast suite propose flights --output expectations/new.json",
+)
 @click.argument("pipeline_name", metavar="PIPELINE")
 @click.option(
     "--output",
@@ -110,7 +114,11 @@ def _warn(proposal: Proposal, left_out: Mapping[str, tuple[str, ...]]) -> None:
         )
 
 
-@suite_command.command("try", epilog="Example: hindcast suite try expectations/new.json flights --from 2013-02-01")
+@suite_command.command(
+    "try",
+    short_help="Print what a suite would have said of past slices.",
+    epilog="Example: hindcast suite try expectations/new.json flights --from 2013-02-01",
+)
 @click.argument("suite_file", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False, exists=True))
 @click.argument("pipeline_name", metavar="PIPELINE")
 @_OPTIONAL_FROM

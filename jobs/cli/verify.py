@@ -9,6 +9,7 @@ from jobs.cli import options
 from jobs.orchestration.maintenance import verify_all
 from jobs.pipeline.slices import parse_bound
 from jobs.plain_text import counted
+from jobs.planning.published_spec import on_published_spec, why_lost
 from jobs.reading.verify import Span
 from windowlib.errors import RangeError, RequestError
 
@@ -43,9 +44,9 @@ def verify_command(
     The command finds lost, duplicated and changed rows and unreadable files in all tables: outputs, side tables,
     checkpoints, tallies and results of checks. Of the event log, it reads the files of the published slices, and
     compares them with their checksums, or with the digests that the runs have stored. Notes name files of the ledger
-    that no commit names. The exit status is 1 if there is a finding. It is 0 without one, also if no slice is in the
-    share or range: the last line tells so. A pipeline without a ledger is refused. `hindcast mend` makes damaged rows
-    again.
+    that no commit names, and a published spec that cannot be computed any more, as after an upgrade. The exit status is
+    1 if there is a finding. It is 0 without one, also if no slice is in the share or range: the last line tells so. A
+    pipeline without a ledger is refused. `hindcast mend` makes damaged rows again.
     """
     work = places.request_context(places.pipeline(pipeline_name))
     from_ms, to_ms = (None if text is None else parse_bound(work.pipeline, text) for text in (from_text, to_text))
@@ -56,16 +57,18 @@ def verify_command(
         span = span.of_days(_shares(share_text), now_ms=work.ledger.now_ms())
     read = verify_all(work, span)
     report, ledger, log = read.report, read.ledger, read.log
+    view = work.ledger.view()
+    notes = (*ledger.notes, *filter(None, [why_lost(on_published_spec(work, view)[0], view)]))
     if not report.ledger_version:
         raise RequestError(
             f"{work.pipeline.name} has no ledger in the lake {work.lake.root}, so nothing was compared; name the lake "
             "with --lake or HINDCAST_LAKE, or restore the ledger from a copy"
         )
     if as_json:
-        further = {"notes": [*ledger.notes], "log_files": log.files, "log_files_unknown": log.unknown}
+        further = {"notes": [*notes], "log_files": log.files, "log_files_unknown": log.unknown}
         options.print_json(report.to_json() | further)
     else:
-        options.say(*map(str, report.findings), *(f"note: {note}" for note in ledger.notes))
+        options.say(*map(str, report.findings), *(f"note: {note}" for note in notes))
         options.say(
             f"{report.pipeline}: {counted(report.rows, 'row')} of {counted(report.runs, 'run')} "
             f"(ledger version {report.ledger_version}); "

@@ -291,7 +291,7 @@ def run_id(*, pipeline: str, slice_: Slice, spec: str, input: str, state_before:
     return fingerprint([pipeline, *place, spec, input, state_before])[:RUN_ID_DIGITS]
 
 
-def state_of(digests: Mapping[str, str]) -> str:
+def state_of(digests: Mapping[str, str], *, version: int = STATE_VERSION) -> str:
     """Return the fingerprint of a checkpoint from the digests of its tables. A table without a digest has no rows."""
     text = ";".join(f"{name}={digests.get(name, IdSum().digest())}" for name in CHECKPOINT_TABLES)
-    return hashlib.sha256(f"state:{STATE_VERSION};{text}".encode("ascii")).hexdigest()
+    return hashlib.sha256(f"state:{version};{text}".encode("ascii")).hexdigest()

@@ -161,6 +161,12 @@ class InsertsVersion(LogVersion):
     def lost(self) -> Mapping[str, str]:
         return self._listed.lost
 
+    @override
+    def removable(self) -> frozenset[str]:
+        """Return the files that the table has no longer, which VACUUM removes after some days."""
+        kept = {file.path for file in self.table.files()}
+        return frozenset(file.path for file in self.files() if file.path not in kept)
+
     @cached_property
     def _listed(self) -> _Listed:
         files = self._read[0] if self._read else self.log_files()  # their commits are compared with stored digests

@@ -188,6 +188,10 @@ class LogVersion(ABC):
         """Return path -> why it is not known which records of a file belong to the log."""
         return {}
 
+    def removable(self) -> frozenset[str]:
+        """Return the paths of files with records of the log that a clean-up of the table may remove."""
+        return frozenset()
+
 
 def no_bounds() -> "pa.Table":
     """Return the bounds of no file, as `LogTable.bounds` does."""

@@ -131,8 +131,8 @@ def _chain_problem(work: RequestContext, gap: ChainGap, form: BackfillForm) -> s
     would_be = f"Otherwise right would be {right}, and If open replace" if staged else f"Right would be {right}"
     warm_up = f" Or run `hindcast run {work.pipeline.name} --warm-up` for the range." if gap.is_warm_up else ""
     or_set = "Set" if gap.nearest == gap.first else f"{would_be}. Or set"
-    if gap.is_code:
-        or_set = f"Run `hindcast adopt {work.pipeline.name}`, or restore that version. {or_set}"
+    if gap.adoption:
+        or_set = f"Run {gap.adoption}, or restore that version. {or_set}"
     return (
         f"From {show_ms(grid, form.from_ms)}: {gap.why}.{staged} {or_set} Fresh: a new chain then begins at "
         f"From, and its windows do not contain earlier records.{warm_up}"

@@ -182,7 +182,7 @@ def publish_decided(
             raise
     request = work.ledger.view().requests[decided.request_id]
     if not attempt.is_published and request.kind is RequestKind.AIRFLOW_BACKFILL:
-        return replace(attempt, why=f"waived; the other DAG runs of the backfill still stop it: {attempt.why}")
+        return replace(attempt, why=f"the decision is stored, and the backfill is not published yet: {attempt.why}")
     _check_published(work, attempt)
     return attempt
 

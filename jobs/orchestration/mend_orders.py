@@ -1,5 +1,6 @@
 """How a run with damaged rows is made again: the order for its slice, from the stored state before or a warm-up."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
 from jobs.lake.log_match import Match, match_input
@@ -8,8 +9,9 @@ from jobs.ledger.view import LedgerView, Request, StagedRun
 from jobs.orchestration.stored_warm_up import restart_of
 from jobs.pipeline.look_back import look_back
 from jobs.pipeline.slices import slices_between
-from jobs.planning.chains import RunsByState, fresh_beginning
-from jobs.planning.request_context import RequestContext, context_of, from_the_beginning
+from jobs.planning.chains import RunsByState, adoption, fresh_beginning
+from jobs.planning.published_spec import why_uncomputable
+from jobs.planning.request_context import RequestContext, context_of, from_the_beginning, stored_pipeline
 from jobs.reading.stored_rows import Finding
 from jobs.reading.verify import Span, verify
 from jobs.replay.orders import ReplayOrder
@@ -34,6 +36,7 @@ def mend_order(work: RequestContext, view: LedgerView, run: StagedRun, *, master
         LogError, SpecError: the log cannot be read.
     """
     result = run.result
+    _check_code(work, view, run)
     own, request = context_of(work, run.request_id)
     if request.spec_fingerprint != result.spec_fingerprint:
         raise RequestError(
@@ -67,6 +70,23 @@ def mend_order(work: RequestContext, view: LedgerView, run: StagedRun, *, master
         known_log=known_log(view, look_back(own.pipeline, slices).every),
         ledger=own.ledger.newest(),
     )
+
+
+def _check_code(work: RequestContext, view: LedgerView, run: StagedRun) -> None:
+    """Refuse a run whose spec cannot be computed any more.
+
+    Raises:
+        RequestError: tells how the chain goes on without the run.
+    """
+    result, request = run.result, view.requests[run.request_id]
+    stored = replace(work, pipeline=stored_pipeline(work.pipeline, request))
+    if why := why_uncomputable(stored, request.spec_fingerprint):
+        replay = f"go on with the pipeline file: {adoption(work.pipeline, result.slice.slice_id)}"
+        raise RequestError(
+            f"slice {result.slice.slice_id} of pipeline {work.pipeline.name} cannot be made again: run "
+            f"{result.run_id[:SHOWN_DIGITS]} has spec {request.spec_fingerprint[:SHOWN_DIGITS]}, and {why}. Restore "
+            f"that version, {_without(view, run, name=work.pipeline.name, replay=replay)}"
+        )
 
 
 def _stored_start(
@@ -121,12 +141,19 @@ def _check_state(work: RequestContext, view: LedgerView, run: StagedRun, *, befo
 def other_records(name: str, view: LedgerView, run: StagedRun) -> RequestError:
     """Return the refusal to make a run again whose records the log does not have any more."""
     slice_id = run.result.slice.slice_id
-    advice = (
-        f"or replay the slice with the records that it has now: hindcast run {name} --from {slice_id} …"
-        if view.is_in_chain(run.result.run_id)
-        else f"or remove these rows, which readers do not see: set `retention`, and hindcast clean {name} --remove"
-    )
+    replay = f"replay the slice with the records that it has now: hindcast run {name} --from {slice_id} --to .."
     return RequestError(
         f"slice {slice_id} of pipeline {name} has other records in the log now than run "
-        f"{run.result.run_id[:SHOWN_DIGITS]} read, so the run cannot be made again. Restore the log, {advice}"
+        f"{run.result.run_id[:SHOWN_DIGITS]} read, so the run cannot be made again. Restore the log, "
+        f"{_without(view, run, name=name, replay=replay)}"
     )
+
+
+def _without(view: LedgerView, run: StagedRun, *, name: str, replay: str) -> str:
+    """Return what ends a finding of a run that is not made again, as the end of a sentence."""
+    if view.is_in_chain(run.result.run_id):
+        return f"or {replay}. Then the clean-up removes the damaged rows, if `retention` is set"
+    asked = next((asked for asked in view.open_requests() if run.result.run_id in asked.runs.values()), None)
+    if asked is not None:
+        return f"or cancel the request: hindcast cancel {name} --request {asked.request_id[:SHOWN_DIGITS]} --reason .."
+    return f"or remove these rows, which readers do not see: set `retention`, and hindcast clean {name} --remove"

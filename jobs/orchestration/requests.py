@@ -196,7 +196,7 @@ def stage(
             if not chunk:
                 _complete(work, request_id, first)
             return _outcome(work, request_id, slices, replayed=len(replayed))
-        growing = 1 if chunk[0].is_certain else growing * 2
+        growing = growing * 2 if chunk[0].is_for_state else 1
         order = _order(work, request_id, current, chunk=chunk)
         staging.on_progress(Progress(now=_progress(current, replayed), chunk=order.slices))
         results = replay_until_closed(work, order, replayer=replayer)
@@ -217,9 +217,9 @@ def _progress(current: Plan, replayed: Collection[str], results: Sequence[RunRes
 def next_chunk(current: Plan, staging: Staging, *, growing: int, skip: frozenset[str]) -> tuple[Step, ...]:
     """Return the slices to replay next: contiguous, within the limits of `staging`, none of `skip`.
 
-    Slices that are stale for certain are replayed together. If only the state before may have changed, `growing` limits
-    the chunk to one slice, then two, four and so on (early cut-off): if a slice leaves the same state as before, the
-    slices after it are current again and are not replayed.
+    Slices that are stale for another reason than the state before are replayed together. If only that state has
+    changed, `growing` limits the chunk to one slice, then two, four and so on (early cut-off): if a slice leaves the
+    same state as before, the slices after it are current again and are not replayed.
     """
     steps = [step for step in current.steps if step.slice.slice_id not in skip]
     start = next((index for index, step in enumerate(steps) if step.reason is not Reason.CURRENT), None)
@@ -230,9 +230,9 @@ def next_chunk(current: Plan, staging: Staging, *, growing: int, skip: frozenset
     chunk, records = [first], _likely_records(first)
     for step in steps[start + 1 :]:
         is_next = step.slice.start_ms == chunk[-1].slice.end_ms and step.reason is not Reason.CURRENT
-        if not is_next or len(chunk) >= most or step.is_certain != first.is_certain:
+        if not is_next or len(chunk) >= most or step.is_for_state != first.is_for_state:
             break
-        if not first.is_certain and len(chunk) >= growing:
+        if first.is_for_state and len(chunk) >= growing:
             break
         records += _likely_records(step)
         if records > staging.chunk_records:

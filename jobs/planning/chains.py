@@ -21,6 +21,14 @@ from windowlib.errors import RequestError
 CODE_CHANGED: Final = "a function or Hindcast itself has changed since, so that spec cannot be computed any more"
 
 
+def adoption(pipeline: Pipeline, first: str | None = None) -> str:
+    """Return the command by which the published chain goes on with a pipeline, from a slice or the head on."""
+    command = f"hindcast adopt {pipeline.name}"
+    if not pipeline.may_have_restart_point:
+        return f"`{command}` with --from the log's first slice"
+    return f"`{command} --from {first}`" if first else f"`{command}`"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainGap:
     """Why a chain cannot begin at `first`: the state before it is missing, or of another spec.
@@ -28,7 +36,8 @@ class ChainGap:
     `nearest` is the latest slice before `first` at which the range may begin instead, and `log_start` is the first
     slice with records. `staged_by` are the open requests that have staged `before`. `specs` are the spec of the state
     and that of the pipeline file; None if there is no state. `is_warm_up`: `before` is not published, because the chain
-    began with a warm-up. `is_code`: the pipelines are equal, and a function or Hindcast has changed.
+    began with a warm-up. `adoption`: if the pipelines are equal, and a function or Hindcast has changed, the command by
+    which the chain goes on.
     """
 
     pipeline: str
@@ -40,7 +49,7 @@ class ChainGap:
     staged_by: tuple[Request, ...] = ()
     specs: tuple[str, str] | None = None
     is_warm_up: bool = False
-    is_code: bool = False
+    adoption: str = ""
 
     @property
     def why(self) -> str:
@@ -56,7 +65,7 @@ class ChainGap:
             if self.is_warm_up
             else f"slice {self.before.slice_id} of pipeline {self.pipeline} was published by spec {theirs[:12]}"
         )
-        if self.is_code:
+        if self.adoption:
             return f"{state}, the same pipeline is spec {ours[:12]} now, and {CODE_CHANGED}"
         return f"{state}, but {self.source} is spec {ours[:12]} now, and the state of one spec does not fit the other"
 
@@ -293,7 +302,9 @@ def _gap(
         staged_by=() if is_other_spec else _staged_by(view.awaited_requests(), before),
         specs=None if of_other_spec is None else (of_other_spec.result.spec_fingerprint, spec),
         is_warm_up=is_warm_up,
-        is_code=of_other_spec is not None and _is_same_document(pipeline, view, of_other_spec),
+        adoption=adoption(pipeline)
+        if of_other_spec is not None and _is_same_document(pipeline, view, of_other_spec)
+        else "",
     )
 
 
@@ -325,10 +336,10 @@ def _staged_by(requests: Sequence[Request], before: Slice) -> tuple[Request, ...
 
 def _in_words_of_the_command_line(gap: ChainGap) -> str:
     first, start = gap.first.slice_id, gap.log_start.slice_id
-    if gap.is_code:
+    if gap.adoption:
         return (
-            f"{gap.why}. Restore that version, or go on with the new one: `hindcast adopt {gap.pipeline}`, or a replay "
-            f"of the chain from its first slice, or a new chain at {first} with --fresh"
+            f"{gap.why}. Restore that version, or go on with the new one: {gap.adoption}, or a replay of the chain "
+            f"from its first slice, or a new chain at {first} with --fresh"
         )
     if gap.is_warm_up:
         return f"{gap.why}. Begin the chain anew at {first} with --warm-up, or replay it from {start} with the new spec"

@@ -58,7 +58,7 @@ def with_reach(pipeline: Pipeline, planned: Plan) -> Plan:
 def bounded(planned: Plan, rules: TimeRules, times: Mapping[str, SliceTimes]) -> Plan:
     """Return a plan whose steps that a change cannot reach are marked so. `times` has the slices with records. Pure.
 
-    A request replays one slice that is not certain, then two, four and so on (`orchestration.requests.next_chunk`). So
+    A request replays one slice for its state before, then two, four and so on (`orchestration.requests.next_chunk`). So
     the slices that complete the last of these chunks are not marked, although their state is equal again.
     """
     change, steps = _Change(planned=planned, rules=rules, times=times), list[Step]()
@@ -66,7 +66,7 @@ def bounded(planned: Plan, rules: TimeRules, times: Mapping[str, SliceTimes]) ->
     for step in planned.steps:
         is_over = change.is_over(step)
         is_beyond = is_over and (is_beyond or _completes_chunks(followers))
-        followers = 0 if step.is_certain else followers + 1
+        followers = followers + 1 if step.is_for_state else 0
         steps.append(replace(step, is_beyond=True, because=NOT_REACHED) if is_beyond else step)
     return replace(planned, steps=tuple(steps))
 

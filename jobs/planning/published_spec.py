@@ -10,7 +10,7 @@ from jobs.engine.fingerprints import spec_fingerprint
 from jobs.ledger.view import LedgerView, Request
 from jobs.pipeline.models.log import LogGrammar, SliceGrammar
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.planning.chains import CODE_CHANGED
+from jobs.planning.chains import CODE_CHANGED, adoption
 from jobs.planning.request_context import RequestContext, stored_pipeline
 from jobs.planning.spec_changes import in_one_sentence, spec_changes
 from jobs.reading.log_places import log_place
@@ -33,23 +33,19 @@ def is_lost(work: RequestContext, request: Request) -> bool:
 def why_lost(work: RequestContext, view: LedgerView) -> str:
     """Return why the context of `on_published_spec` cannot compute the published chain any more; empty if it can."""
     head = view.head
-    why = "" if head is None else _why_lost(work, head.result.spec_fingerprint)
+    why = "" if head is None else why_uncomputable(work, head.result.spec_fingerprint)
     if head is None or not why:
         return ""
-    name, windows = work.pipeline.name, work.pipeline.windows
-    adopt = f"`hindcast adopt {name}`"
-    if windows is None or windows.is_unbounded or windows.front_end is not None:  # each record before may matter
-        adopt = (
-            f"{adopt} with --from the log's first slice, or a new chain, which has no earlier records (`hindcast run "
-            f"{name} --from .. --to .. --fresh`)"
-        )
+    name = work.pipeline.name
+    fresh = f", or a new chain, which has no earlier records (`hindcast run {name} --from .. --to .. --fresh`)"
+    fresh = "" if work.pipeline.may_have_restart_point else fresh
     return (
         f"the published chain of pipeline {name} is spec {head.result.spec_fingerprint[:12]}, and {why}. Restore that "
-        f"version, or go on with the pipeline file: {adopt}"
+        f"version, or go on with the pipeline file: {adoption(work.pipeline)}{fresh}"
     )
 
 
-def _why_lost(work: RequestContext, spec: str) -> str:
+def why_uncomputable(work: RequestContext, spec: str) -> str:
     """Return why the pipeline of a context cannot be computed as a spec any more; empty if it can.
 
     One with users' functions is not compiled: pages and the schedule import no code of users.
@@ -115,11 +111,11 @@ def on_published_spec(work: RequestContext, view: LedgerView | None = None) -> t
     changes = in_one_sentence(spec_changes(stored, work.pipeline))
     rules = {key: getattr(work.pipeline, key) for key in ("restate", "repair", "alerts")}
     used = replace(work, pipeline=stored.model_copy(update={"log": _log(stored, work.pipeline), **rules}))
-    why = _why_lost(used, head.result.spec_fingerprint)
+    why = why_uncomputable(used, head.result.spec_fingerprint)
     told = f"{f'and {why}' if why else 'which is used'} ({changes})"
     warning = (
         f"{work.pipeline.source} is spec {spec[:12]}, but the published chain is spec "
         f"{head.result.spec_fingerprint[:12]}, {told}. The chain goes on with the file after "
-        f"`hindcast adopt {work.pipeline.name}`"
+        f"{adoption(work.pipeline)}"
     )
     return used, (warning,)

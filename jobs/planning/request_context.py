@@ -351,10 +351,12 @@ def context_of(work: RequestContext, request_id: str) -> tuple[RequestContext, R
         return work, request
     stored = stored_pipeline(work.pipeline, request)
     if spec_fingerprint(stored) != request.spec_fingerprint:
+        cancel = f"cancel it (`hindcast cancel {work.pipeline.name} --request {request_id} --reason ..`), and "
         raise RequestError(
             f"request {request_id} of pipeline {work.pipeline.name} was opened with spec "
             f"{request.spec_fingerprint[:12]}, but the same pipeline has spec {spec_fingerprint(stored)[:12]} now: one "
-            "of your functions, or Hindcast, has changed since. Restore that version, or cancel it, and make a new one"
+            f"of your functions, or Hindcast, has changed since. Restore that version, or "
+            f"{cancel if request.is_open else ''}make a new one"
         )
     return replace(work, pipeline=stored), request
 

@@ -60,6 +60,11 @@ class Step:
         return "not reached" if self.is_beyond else f"perhaps: {self.reason.value}"
 
     @property
+    def is_for_state(self) -> bool:
+        """Whether the slice is replayed only because the state before it has changed, or may have changed."""
+        return not self.is_certain or self.reason is Reason.STATE_CHANGED
+
+    @property
     def expected_seconds(self) -> float | None:
         """The expected seconds of the replay; None without past runs."""
         return None if self.expected is None else self.expected.seconds

@@ -249,11 +249,12 @@ def _gap_after(work: RequestContext, view: LedgerView, request: Request, *, afte
     if missing := [slice_id for slice_id in along if slice_id in unpublished]:
         upstream = work.pipeline.log.pipeline
         first_there = f"Pipeline {upstream} does not publish {listed(missing)} now: publish there first. Then run"
+    how = "--warm-up --replace" if request.warm_up is not None else f"{'--fresh ' * request.is_fresh}--replace"
     why = (
         f"the state after slice {_last_before(grid, after)} has changed, and the published {listed(along)} were "
         f"computed from the old one: replay them in the same request. {first_there or 'Run'} "
         f"`hindcast run {work.pipeline.name} --from {start}"
-        + (f" --to {end.slice_id} --replace`" if end else " --replace` to the last slice")
+        + (f" --to {end.slice_id} {how}`" if end else f" {how}` to the last slice")
     )
     return Obstacle(why, along)
 

@@ -4,6 +4,7 @@ The log may have grown since, and files may have been compacted: only the files 
 --verify` compares the records.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,8 +13,10 @@ from jobs.lake.damage import log_errors, refuse_outage
 from jobs.lake.event_log import files_of_slices
 from jobs.lake.known_log import checked_files, covered_files
 from jobs.lake.lake import Lake
+from jobs.lake.log_files import place_of
 from jobs.lake.log_version import LogVersion
 from jobs.lake.parquet_files import open_parquet
+from jobs.lake.pinned_files import PinnedFile
 from jobs.ledger.seen_log import known_log
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.models.pipeline import Pipeline
@@ -32,11 +35,13 @@ if TYPE_CHECKING:
 class LogVerification:
     """How many data files of the log were compared, and every difference.
 
-    `unknown` further files have no checksum, and no run has stored a digest of them.
+    `unknown` further files have no checksum, and no run has stored a digest of them. `removed` are gone from a table
+    that needs them no longer (`LogVersion.removable`).
     """
 
     files: int
     unknown: int
+    removed: int = 0
     findings: tuple[Finding, ...]
 
     def __str__(self) -> str:
@@ -44,7 +49,10 @@ class LogVerification:
         done = "was compared with its checksum or digest"
         if self.files != 1:
             done = "were compared with their checksums or digests"
-        return f"{counted(self.files, 'file')} of the log {done}{unknown}"
+        removed = (
+            f", VACUUM or a person has removed {self.removed:,} that the table no longer needs" if self.removed else ""
+        )
+        return f"{counted(self.files, 'file')} of the log {done}{unknown}{removed}"
 
 
 def verify_log(lake: Lake, pipeline: Pipeline, view: LedgerView, *, span: Span) -> LogVerification:
@@ -64,7 +72,8 @@ def verify_log(lake: Lake, pipeline: Pipeline, view: LedgerView, *, span: Span) 
     try:
         log = log_place(lake, pipeline).open()
         log.log_files(stored=known.stored_in_log(log.table_id))
-        files = files_of_slices(log, by=pipeline.log.slice, slices=slices)
+        listed = files_of_slices(log, by=pipeline.log.slice, slices=slices)
+        files = _still_there(log, listed)
         covered = covered_files(log, files, known=known)
         covers = dict(zip((file.path for file in covered), checked_files(covered), strict=True))
     except LogError as error:
@@ -84,7 +93,25 @@ def verify_log(lake: Lake, pipeline: Pipeline, view: LedgerView, *, span: Span) 
             findings.append(
                 Finding(table=name, slice_id=slice_ids[file.path], attempt_id=None, file=file.path, what=str(problem))
             )
-    return LogVerification(files=len(covered) - unknown, unknown=unknown, findings=tuple(findings))
+    return LogVerification(
+        files=len(covered) - unknown,
+        unknown=unknown,
+        removed=len(listed) - len(files),
+        findings=tuple(findings),
+    )
+
+
+def _still_there(log: LogVersion, files: Sequence[PinnedFile]) -> Sequence[PinnedFile]:
+    """Return the files without those that may be removed and are gone."""
+    removable = log.removable()
+    asked = [file for file in files if file.path in removable]
+    if not asked:
+        return files
+    system, root = file_system(log.uri)
+    with log_errors(log.uri, "listing its files"):
+        infos = system.get_file_info([place_of(root, file.path) for file in asked])
+    gone = {file.path for file, info in zip(asked, infos, strict=True) if not info.is_file}
+    return [file for file in files if file.path not in gone]
 
 
 def _read_pages(log: LogVersion, file: CoveredFile) -> tuple[Cover, LogError | None]:

@@ -30,11 +30,13 @@ RECORDS_PER_JOB = 5_000_000
 class Verification:
     """What was compared: slices whose records are those that their run read, and slices whose records are others.
 
-    `skipped` have no run of the plan's spec to be compared with.
+    `damaged` are those of `different` whose files are still the ones that the run read, by the Delta log. `skipped`
+    have no run of the plan's spec to be compared with.
     """
 
     equal: tuple[str, ...]
     different: tuple[str, ...]
+    damaged: tuple[str, ...]
     skipped: tuple[str, ...]
 
     @property
@@ -44,11 +46,13 @@ class Verification:
         skipped = f"; {len(self.skipped)} have no run of this spec to be compared with" if self.skipped else ""
         if not self.different:
             return f"{compared}{skipped}."
-        return (
-            f"{compared}{skipped}. In {_some(self.different)} the log holds other records than the run read: a file "
-            "was damaged or exchanged, before the run or since. Restore the log's files and verify again, or run the "
-            "slices again if the log is right as it is."
-        )
+        told = [f"{compared}{skipped}. In {_some(self.different)} the log holds other records than the run read."]
+        if self.damaged:
+            told.append(
+                f"In {_some(self.damaged)} it has the same files: one of them was damaged or exchanged, before the run "
+                "or since. Restore it and verify again."
+            )
+        return " ".join([*told, "If the log is right as it is, run the slices again."])
 
 
 def verify_inputs(
@@ -68,13 +72,14 @@ def verify_inputs(
         SpecError: as for a replay; or the pipeline has derived columns or a filter.
     """
     compared = [step for step in planned.steps if step.run and _is_of(planned, step.run.result)]
-    different: list[str] = []
+    different, damaged = list[str](), list[str]()
     for steps in _jobs(compared, records_per_job):
         events: list[LedgerEvent] = []
         for step, sighting, fingerprint in _read(session, work, steps):
             assert step.run is not None, "only steps with a run are compared"
             if not sighting.is_equal:
                 different.append(step.slice.slice_id)
+                damaged += [step.slice.slice_id] if _said(step, sighting) is Match.SAME else []
             if _is_news(step, sighting):
                 events.append(verified_event(step.run.result, sighting, fingerprint=fingerprint, who=who))
         if events:
@@ -83,6 +88,7 @@ def verify_inputs(
     return Verification(
         equal=tuple(name for name in names if name not in different),
         different=tuple(different),
+        damaged=tuple(damaged),
         skipped=tuple(step.slice.slice_id for step in planned.steps if step.slice.slice_id not in set(names)),
     )
 
@@ -127,10 +133,16 @@ def _read(session: LazySession, work: RequestContext, steps: Sequence[Step]) -> 
 def _is_news(step: Step, sighting: Sighting) -> bool:
     """Whether the ledger would say something else of the run without this sighting, or lack digests of its files."""
     assert step.run is not None, "only steps with a run are compared"
-    said, digests = match_input(step.run.sightings, sighting.log), sighting.log.file_digests
+    said, digests = _said(step, sighting), sighting.log.file_digests
     if not sighting.is_equal:
         return said in {Match.SAME, Match.UNKNOWN}
     return said is not Match.SAME or all(past.log.file_digests != digests for past in step.run.sightings)
+
+
+def _said(step: Step, sighting: Sighting) -> Match:
+    """Return what the ledger said of the records before this sighting, by the files of the log."""
+    assert step.run is not None, "only steps with a run are compared"
+    return match_input(step.run.sightings, sighting.log)
 
 
 def _some(names: Sequence[str], most: int = 5) -> str:

@@ -34,7 +34,6 @@ PUBLIC: Final = {
     "key_group_range": "users who restore state of Flink's key groups",
     "mark_idle": "users' watermark generators",
     "on_row": "users' watermark generators",
-    "open_edges": "tests of the conservation of records",
     "resume_at": "users' tests",
     "subtask_of": "users who restore state of Flink's key groups",
 }

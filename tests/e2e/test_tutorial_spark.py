@@ -41,11 +41,13 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 PAGE = (ROOT / "docs" / "tutorials" / "first-pipeline.md").read_text(encoding="utf-8")
 OWN_TABLE = (ROOT / "docs" / "how-to" / "your-own-table.md").read_text(encoding="utf-8")
+CANDIDATES = (ROOT / "docs" / "how-to" / "candidates.md").read_text(encoding="utf-8")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"into `((?:pipelines|expectations)/\w+\.\w+)`")
 DAG_RUN = re.compile(r"<!-- DAG run: (\S+) -->\s*\Z")
 SHOWN_RUN = re.compile(r"--run ([0-9a-f]{6,})")
+CANDIDATE = re.compile(r"candidate ([0-9a-f]{12}) compared")
 SHOWN_PUBLICATION = re.compile(r"newest publication: (\d+)")
 START = datetime(2026, 11, 27, 12, tzinfo=UTC)
 SETTINGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
@@ -60,6 +62,7 @@ class Reader:
     now: datetime = START
     names: dict[str, object] = field(default_factory=lambda: {"__name__": "tutorial"})
     seen: str = ""
+    shows_progress: bool = True
 
     def now_ms(self) -> int:
         return round(self.now.timestamp() * 1000)
@@ -106,7 +109,8 @@ class Reader:
         found = self.capsys.readouterr()
         self.seen += found.out
         assert status == 0, (arguments, found)
-        self._check(f"hindcast {' '.join(arguments)}", found.out + found.err, shown)
+        printed = found.out + found.err if self.shows_progress else found.out
+        self._check(f"hindcast {' '.join(arguments)}", printed, shown)
 
     def _dag_run(self, run_id: str) -> Iterator[str]:
         """Run the tasks of a DAG run until one waits or fails, and yield what they log."""
@@ -196,6 +200,23 @@ def test_the_log_of_the_page_about_your_own_table_fits_its_pipeline(reader: Read
     work = open_request_context(load_pipeline("clicks", Path("pipelines")), Lake(root="lake"), now_ms=reader.now_ms)
     assert len(work.ledger.view().published) == 7
     assert standing(work, work.ledger.view()).ready == ()
+
+
+def test_the_page_about_candidates_goes_on_from_the_page_about_your_own_table(reader: Reader) -> None:
+    reader.now, reader.shows_progress = datetime(2026, 11, 9, tzinfo=UTC), False
+    section = OWN_TABLE.partition("## A log and a pipeline file")[2].partition("If a check fails")[0]
+    for block in BLOCK.finditer(section):
+        reader.do(block[1], block[2], section[: block.start()])
+    file = Path("pipelines/clicks.yaml")
+    file.write_text(file.read_text(encoding="utf-8").replace("{sum: amount}", "{max: amount}"), encoding="utf-8")
+    (shown,) = set(CANDIDATE.findall(CANDIDATES))
+    blocks = [block[2] for block in BLOCK.finditer(CANDIDATES)]
+    assert len(blocks) == 4
+    for text in blocks:
+        own = CANDIDATE.search(reader.seen)  # a request has a random id
+        if own is None:
+            text = re.sub(r"[0-9a-f]{12}", "...", text)
+        reader.do("console", text if own is None else text.replace(shown, own[1]), "")
 
 
 def test_the_readme_has_the_pipeline_and_the_read_of_the_page_about_your_own_table() -> None:

@@ -289,10 +289,6 @@ class AtlasOperator:
         """Return the edges since the last call: 'new', 'closed:fired' and 'closed:dead_letter'."""
         return self._tallies.take()
 
-    def open_edges(self) -> Tally:
-        """Return the edges of all open windows."""
-        return self._open.edges()
-
     def snapshot(self) -> Snapshot:
         """Return all state as plain rows in a fixed order. Closing times follow from the bounds and are not stored."""
         return Snapshot(

@@ -14,9 +14,9 @@ from windowlib.keyed.key_order import group_of_order, key_orderer
 from windowlib.keyed.snapshots import WindowStateRow
 from windowlib.keyed.state_rules import ONE_ROW, wrong_value
 from windowlib.keyed.timers import KeyGroupRange
-from windowlib.records.records import Stored, Tally
+from windowlib.records.records import Stored
 from windowlib.records.tables import WINDOW_STATE
-from windowlib.records.tallies import NO_EDGES, Edges, signed, together
+from windowlib.records.tallies import Edges, signed
 
 _PARTITION: Final = "partition"
 STALE_MAX: Final = 1024
@@ -132,14 +132,6 @@ class OpenDocuments:
             if not lane.windows:
                 del self._lanes[lane.name]
             yield Closing(at_ms, lane, window, contents)
-
-    def edges(self) -> Tally:
-        """Return the edges of all open windows."""
-        edges = NO_EDGES
-        for lane in self._lanes.values():
-            for contents in lane.windows.values():
-                edges = together(edges, edges_of(contents))
-        return Tally(*signed(edges))
 
     def rows(self) -> list[WindowStateRow]:
         """Return all windows as rows, sorted by (key group, key, window, partition)."""

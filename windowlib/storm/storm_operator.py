@@ -30,10 +30,10 @@ from windowlib.records.records import (
     Unassigned,
 )
 from windowlib.records.tables import WINDOW_STATE
-from windowlib.records.tallies import NEW, EdgeTallies, signed
+from windowlib.records.tallies import NEW, EdgeTallies
 from windowlib.storm.firing import Cause, Firing, LastPane, Runtime, Windows
 from windowlib.storm.manager import Queued, WindowManager
-from windowlib.storm.manager_rows import edges_of, manager_row, restore_manager
+from windowlib.storm.manager_rows import manager_row, restore_manager
 from windowlib.storm.reasons import BEFORE_START, LATE_LOGGED, LATE_STREAM
 
 MISSED_MAX: Final = 100
@@ -170,11 +170,6 @@ class StormOperator:
         A record has one edge, in the window manager of its key. The edge closes when the record expires.
         """
         return self._tallies.take()
-
-    def open_edges(self) -> Tally:
-        """Return the edges of all tuples in the queues, that is, all that have not expired."""
-        queues = [windowed.manager.queue for windowed in self._keys.values()]
-        return Tally(*signed(edges_of([event for queue in queues for event in queue])))
 
     def snapshot(self) -> Snapshot:
         """Return all state as plain rows in a fixed order, without changing the operator.

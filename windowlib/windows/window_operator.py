@@ -215,10 +215,6 @@ class WindowOperator:
         self._count_entered()
         return self._firing.tallies.take()
 
-    def open_edges(self) -> Tally:
-        """Return the tally of the edges of all open windows."""
-        return self._store.edges()
-
     def snapshot(self) -> Snapshot:
         """Return all state as plain rows in a fixed order. The operator's own state does not change."""
         return Snapshot(

@@ -8,9 +8,9 @@ from windowlib.keyed.key_order import group_of_order
 from windowlib.keyed.snapshots import WindowStateRow
 from windowlib.keyed.state_rules import ONE_ROW, wrong_value
 from windowlib.records.plain_json import PLAIN_ERRORS
-from windowlib.records.records import Stored, Tally
+from windowlib.records.records import Stored
 from windowlib.records.tables import WINDOW_STATE
-from windowlib.records.tallies import NO_EDGES, Edges, signed, together
+from windowlib.records.tallies import Edges, signed
 from windowlib.windows.contents import Contents
 from windowlib.windows.open_windows import Lifetime, OpenWindow, Runtime
 from windowlib.windows.trigger_states import LAST_PANE_MS, STARTS_ANEW
@@ -81,13 +81,6 @@ class WindowStore:
         del windows[open_window.window]
         if not windows:
             del self.by_key[open_window.key]
-
-    def edges(self) -> Tally:
-        """Return the tally of the edges of all open windows."""
-        edges = NO_EDGES
-        for open_window in self:
-            edges = together(edges, open_window.edges)
-        return Tally(*signed(edges))
 
     def rows(self) -> list[WindowStateRow]:
         """Return the rows of all windows in the order (key group, key, start, end), orphans last."""

@@ -240,6 +240,12 @@ class Pipeline(GrammarModel):
         return None if self.windows is None else self.windows.front_end
 
     @property
+    def may_have_restart_point(self) -> bool:
+        """Whether a time bounds how long a record matters, as far as the file shows (windowlib.windows.reach)."""
+        has_state = self.process is not None and bool(self.process.state)
+        return self.windows is not None and self.windows.ends_by_time and not has_state
+
+    @property
     def needs_clock(self) -> bool:
         """Whether a part of the file needs the replay's clock. Users' functions may need it without this flag."""
         return any(part is not None and part.needs_clock for part in (self.watermark, self.windows))

@@ -301,6 +301,13 @@ class WindowsGrammar(Choice):
         return self.count is not None or self.global_ is not None
 
     @property
+    def ends_by_time(self) -> bool:
+        """Whether windows end at a time that follows from their records alone, so that a chain may begin later."""
+        if self.tumbling is not None:
+            return self.tumbling.stagger.by != "natural"
+        return self.sliding is not None or (self.session is not None and self.time == "event")
+
+    @property
     def needs_clock(self) -> bool:
         """Whether a part of the windows needs the replay's clock, as far as the file shows."""
         is_natural = self.tumbling is not None and self.tumbling.stagger.by == "natural"

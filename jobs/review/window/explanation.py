@@ -13,6 +13,7 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import show_instant
 from jobs.plain_text import counted
 from jobs.reading.plain_values import plain, rows_of
+from jobs.reading.stored_rows import run_attempt
 from jobs.review.explain_windows import open_windows
 from jobs.review.window.chain import Chain
 from jobs.review.window.operator_walk import Bounds, WindowRecord
@@ -240,17 +241,18 @@ def _panes(
 ) -> Iterator[WindowPane]:
     """Yield the stored rows in their order, and after them those that only the operator gives."""
     chain = replay.chain
-    published = {run.result.attempt_id for run in chain.published.values()}
-    told = {run.result.attempt_id: run for run in chain.runs.values()}
+    published = {run_attempt(run) for run in chain.published.values()}
+    told = {run_attempt(run) for run in chain.runs.values()}
     computed = {slice_id: Counter(map(_text, rows)) for slice_id, rows in replay.panes.items()}
     for row in stored:
-        own = computed.get(row["slice_id"]) if row["attempt_id"] in told else None
+        attempt = row["slice_id"], row["attempt_id"]
+        own = computed.get(row["slice_id"]) if attempt in told else None
         text = _text(row)
         is_computed = None if own is None else own[text] > 0
         if own is not None and is_computed:
             own[text] -= 1
         readers = "not published"
-        if row["attempt_id"] in published:
+        if attempt in published:
             is_seen = (row["attempt_id"], row[ROW_ID]) in seen
             readers = "seen" if is_seen else "replaced" if row["kind"] == "result" else "withdraws"
         yield WindowPane(

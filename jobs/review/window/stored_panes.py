@@ -14,7 +14,7 @@ from jobs.lake.lake import Lake
 from jobs.lake.store import attempts_dataset
 from jobs.ledger.view import StagedRun
 from jobs.reading.published import PublishedView, published_sql, quote_duckdb
-from jobs.reading.stored_rows import run_attempt
+from jobs.reading.stored_rows import of_attempts, run_attempt
 from jobs.review.window.wanted import Key, WantedWindow
 from windowlib.columnar.undecodable import readable
 from windowlib.records.tables import ROW_CHECK, ROW_ID, WINDOW_OUTPUTS
@@ -90,8 +90,7 @@ def seen_by_readers(rows: pa.Table, runs: Mapping[str, StagedRun], keys: Iterabl
     """
     if not rows.num_rows:
         return set()
-    attempts = pa.array([run.result.attempt_id for run in runs.values()], pa.string())
-    published = rows.filter(pc.is_in(rows["attempt_id"], attempts))
+    published = of_attempts(rows, {run_attempt(run) for run in runs.values()})
     view = PublishedView(keys=tuple(keys), columns=("attempt_id", ROW_ID))
     panes = query({_RELATION: published}, published_sql(view, relation=_RELATION, quote=quote_duckdb))
     return {*zip(panes["attempt_id"].to_pylist(), panes[ROW_ID].to_pylist(), strict=True)}

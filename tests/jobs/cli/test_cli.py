@@ -217,7 +217,7 @@ def test_plan_lists_the_slices_and_the_reasons(shell: Shell) -> None:
 def test_plan_verify_lists_the_slices_that_differ(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, different: tuple[str, ...], status: int
 ) -> None:
-    found = Verification(equal=("2024-01-01",), different=different, skipped=("2024-01-03",))
+    found = Verification(equal=("2024-01-01",), different=different, damaged=different, skipped=("2024-01-03",))
     monkeypatch.setattr(cli_plan, "_verify", lambda _work, _planned, *, master: found)  # noqa: ARG005 - the name counts
     assert shell("plan", "sales", *RANGE, "--verify") == status
     assert f"{counted(1 + len(different), 'slice')} read again, {len(different)} differ" in shell.out

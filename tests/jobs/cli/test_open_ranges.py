@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobs.cli import run as cli_run
+from jobs.cli import adopt, run as cli_run
 from tests.jobs.cli.conftest import Shell
 from tests.support.fake_replay import FAILS, append_day
 
@@ -27,6 +27,18 @@ def test_another_range_is_refused_with_the_open_request_and_the_three_ways(shell
     assert "Decide it (`hindcast publish`, `waive` or `cancel`), or run again with --replace" in shell.err
     assert "If open" not in shell.err, "these are the words of the form"
     assert len(shell.json("status", "sales")["pipelines"][0]["requests"]) == 1
+
+
+def test_a_command_without_replace_does_not_name_it(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Defect: `adopt` advised --replace and --wait, which it refuses as unknown."""
+    assert shell("run", "sales", "--from", "2024-01-01", "--to", "2024-01-03") == 0
+    append_day(shell.root, HELD, {"c": FAILS})
+    assert shell("run", "sales", "--from", "2024-01-02", "--to", "2024-01-05") == 1
+    path = shell.root / "pipelines" / "sales.yaml"
+    path.write_text(path.read_text().replace("size: 1d", "size: 2d"))
+    monkeypatch.setattr(adopt, "restart_of", lambda *_of, **_named: None)
+    assert shell("adopt", "sales", "--from", "2024-01-02") == 1
+    assert "Decide it (`hindcast publish`, `waive` or `cancel`), and run this command again" in shell.err
 
 
 def test_replace_closes_the_open_request(shell: Shell, request_id: str) -> None:

@@ -13,7 +13,8 @@ from jobs.review.report.model import Status
 from jobs.runs import SHOWN_DIGITS
 from jobs.wall_clock import now_ms
 from tests.jobs.cli.conftest import Shell
-from tests.support.fake_replay import PIPELINE, append_day, sales
+from tests.support.commands import Commands
+from tests.support.fake_replay import FAILS, PIPELINE, append_day, sales
 
 RANGE = ("--from", "2024-01-01", "--to", "2024-01-05")
 
@@ -25,7 +26,7 @@ def context(shell: Shell) -> RequestContext:
 def test_progress_is_told_as_lines_of_json(shell: Shell) -> None:
     found = shell.json("run", "sales", *RANGE, "--chunk", "3", "--progress", "json")
     assert len(found["runs"]) == 4
-    lines = [json.loads(line) for line in shell.err.splitlines() if line.startswith("{")]
+    lines = [json.loads(line) for line in shell.err.splitlines()]
     assert [(line["replaying"], [*line["staged"]], line["slices_done"], line["slices"]) for line in lines] == [
         (["2024-01-01", "2024-01-03"], [], 0, 4),
         (["2024-01-01", "2024-01-03"], ["2024-01-01", "2024-01-02", "2024-01-03"], 3, 4),
@@ -37,6 +38,36 @@ def test_progress_is_told_as_lines_of_json(shell: Shell) -> None:
     assert lines[3]["seconds_left"] is None
     shell("run", "sales", *RANGE, "--fresh", "--progress", "none")
     assert not [line for line in shell.err.splitlines() if "2024-01-0" in line]
+
+
+def test_every_line_on_standard_error_is_json(shell: Shell) -> None:
+    """Also the reason why a request is held, an error of usage and an error of a file."""
+    append_day(shell.root, "2024-01-05", {"x": FAILS})
+    assert shell("run", "sales", *RANGE, "--progress", "json") == 0
+    progress = [json.loads(line) for line in shell.err.splitlines()]
+    assert all("sentence" in line for line in progress)
+    assert shell("run", "sales", "--from", "2024-01-05", "--to", "2024-01-06", "--progress", "json") == 1
+    *_, held = [json.loads(line) for line in shell.err.splitlines()]
+    assert held["message"].startswith("not published: held by 2024-01-05")
+    for wrong in (("run", "sales", "--chunk", "none"), ("run", "unknown", *RANGE), ("run", "sales", "--from", "5th")):
+        assert shell(*wrong, "--progress", "json") == 2
+        *_, error = [json.loads(line) for line in shell.err.splitlines()]
+        assert error["message"].startswith("error: ")
+    assert shell("run", "unknown", *RANGE) == 2
+    assert shell.err.startswith("error: "), "the next command of the process prints text"
+
+
+def test_log_records_and_warnings_on_standard_error_are_json() -> None:
+    program = (
+        "import logging, warnings; from jobs.console import complain_in_json, log_to_stderr; log_to_stderr(); "
+        "complain_in_json(); logging.warning('a %s', 'b\\x1b[2J'); warnings.warn('c'); logging.error('d\\ne')"
+    )
+    with Commands() as commands:
+        _, told = commands.python("-c", program).communicate()
+    messages = [json.loads(line)["message"] for line in told.splitlines()]
+    assert messages[0] == "WARNING a b\\x1b[2J"
+    assert messages[1].startswith("WARNING <string>:1: UserWarning: c")
+    assert messages[2] == "ERROR d\\ne"
 
 
 class Stopped(Exception):  # noqa: N818 - no error

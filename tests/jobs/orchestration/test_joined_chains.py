@@ -75,6 +75,23 @@ def test_a_chain_start_that_the_slices_before_it_have_joined_continues_their_cha
     assert (gaps(work.ledger.view()), max(totals(work))) == ([], 106)
 
 
+@pytest.mark.parametrize(("warms_up", "options"), [(True, "--warm-up --replace"), (False, "--fresh --replace")])
+def test_an_adoption_that_the_schedule_overtook_names_a_command_that_works(
+    place: Place, *, warms_up: bool, options: str
+) -> None:
+    """Defect: the range was named without the restart point, and refused then."""
+    three_days(place)
+    run(place.work(), 0, 3)
+    work = place.work(lateness=GRACE)
+    staged = run(work, 2, 3, warms_up=warms_up, is_fresh=not warms_up, publish=False)
+    run(place.work(), 3, 4)
+    view = work.ledger.view()
+    told = judge_publication(work, view, view.requests[staged.request_id]).why
+    assert f"hindcast run late --from 1970-01-07 --to 1970-01-09 {options}`" in told
+    again = run(work, 2, 4, warms_up=warms_up, is_fresh=not warms_up, if_open=IfOpen.REPLACE)
+    assert again.is_published
+
+
 def test_runs_of_a_warm_up_begin_no_chain(place: Place) -> None:
     place.put(Put(0, 1), Put(0, 2), Put(1, 25), Put(1, 47), Put(2, 49), Put(3, 73), Put(3, 90.5), Put(4, 97))
     work = place.work()

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from jobs.engine.fingerprints import fingerprint
 from jobs.lake.lake import Lake
 from jobs.ledger.view import RequestKind
 from jobs.orchestration.outcomes import RequestOutcome
@@ -93,6 +94,26 @@ def test_early_cut_off_stops_at_a_slice_that_leaves_its_old_state(lake: Path) ->
     assert outcome.is_published
     changes = work.ledger.view().publications[-1].changes
     assert set(changes) == {"2024-01-03", "2024-01-04"}
+
+
+@pytest.mark.parametrize(("again", "reached"), [(None, 10), (6, 6)])
+def test_a_change_that_goes_on_is_followed_in_growing_chunks(lake: Path, again: int | None, reached: int) -> None:
+    """A chunk of twice the slices follows each one, so that a change of many slices does not take a chunk for each."""
+    work = work_on(lake)
+
+    def goes_on(result: RunResult) -> RunResult:
+        """Make a state of all records so far, as count windows do, from `again` on one that nothing changes."""
+        if again is not None and result.slice.slice_id >= DAYS[again - 1]:
+            return result
+        return replace(result, state_after=fingerprint([result.state_before, result.input_fingerprint]))
+
+    run(work, "2024-01-01", "2024-01-11", FakeReplayer(change=goes_on))
+    append_day(lake, "2024-01-02", {"c": 5})
+    replayer = FakeReplayer(change=goes_on)
+    assert run(work, "2024-01-01", "2024-01-11", replayer).is_published
+    chunks = [DAYS[1:2], DAYS[2:3], DAYS[3:5], DAYS[5:9], DAYS[9:10]]
+    assert replayer.replayed == (chunks if reached == 10 else chunks[:4])
+    assert set(work.ledger.view().publications[-1].changes) == set(DAYS[1:reached])
 
 
 def test_after_a_failed_check_readers_see_what_they_saw_before(lake: Path) -> None:

@@ -16,6 +16,8 @@ from jobs.lake.log_rows import find_records
 from jobs.planning.event_range import event_time_slices
 from jobs.publishing.accepting import rewrites_of
 from jobs.reading.log_places import log_place
+from jobs.reading.verified_log import LogVerification, verify_log
+from jobs.reading.verify import Span
 from tests.support.delta_logs import commits_of
 from tests.support.fuzzing import seeds
 from tests.support.log_shop import DAY_MS, FIRST_MS, SCHEMA, LogShop, Row, records
@@ -217,6 +219,30 @@ def test_a_slice_whose_files_are_gone_is_refused(tmp_path: Path) -> None:
     shop.table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
     assert "slice 2026-03-02" in _refusal(shop)
     assert shop.run(0, 1).is_published
+
+
+def test_files_that_vacuum_removed_are_no_damage(tmp_path: Path) -> None:
+    """They were read when their slices were run. `maintain` would never be without a finding again."""
+    shop = _filled(tmp_path)
+    shop.merge(records(random.Random(9), 100, 1, day=1), random.Random(9))
+    merged = set(shop.table.file_uris())
+    shop.append(records(random.Random(8), 200, 2, day=0))
+    [kept] = set(shop.table.file_uris()) - merged
+    assert shop.run().is_published
+
+    def verified() -> LogVerification:
+        return verify_log(shop.work.lake, shop.work.pipeline, shop.work.ledger.view(), span=Span())
+
+    before = verified()
+    shop.table.delete("day = '2026-03-02'")
+    shop.table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    after = verified()
+    assert (before.removed, after.findings) == (0, ())
+    assert after.removed > 0
+    assert after.files + after.unknown + after.removed == before.files + before.unknown
+    assert f"has removed {after.removed} that the table no longer needs" in str(after)
+    Path(kept).unlink()
+    assert [finding.slice_id for finding in verified().findings] == ["2026-03-01"]
 
 
 def test_slices_of_commits_that_are_gone_are_refused(tmp_path: Path) -> None:

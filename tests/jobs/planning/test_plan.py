@@ -293,7 +293,7 @@ def test_certain_slices_form_one_chunk_and_uncertain_ones_growing_chunks() -> No
     assert chunks(plan(published(0), log()), None) == IDS
     assert chunks(plan(published(0), log()), 2) == IDS[:2]
     uncertain = plan(published(6), log(d02=coordinates(3)))
-    assert chunks(uncertain, None) == [IDS[1]]
+    assert chunks(uncertain, None, growing=4) == [IDS[1]], "its records have changed"
     rest = replace(
         uncertain, steps=(*(replace(step, reason=Reason.CURRENT) for step in uncertain.steps[:2]), *uncertain.steps[2:])
     )

@@ -1,5 +1,6 @@
 """The message that the published spec is lost names only commands that go on with the chain."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,9 @@ FROM_THE_START = f"{BY_THE_HEAD} with --from the log's first slice, or a new cha
         ("windows: {global: {}, trigger: {continuous: {every: 1h}}}", FROM_THE_START),
         ("windows: {count: {size: 3}}", FROM_THE_START),
         ("windows: {storm: {length: 10s, lag: 1s}}", FROM_THE_START),
+        ("windows: {tumbling: {size: 1d, stagger: natural}}", FROM_THE_START),
+        ("windows: {session: {gap: 1h}, time: processing}", FROM_THE_START),
+        ("windows: {dynamic_session: {gap: {column: amount, unit: ms}}}", FROM_THE_START),
     ],
 )
 def test_a_lost_spec_names_what_goes_on(
@@ -34,9 +38,10 @@ def test_a_lost_spec_names_what_goes_on(
 ) -> None:
     """Defect: `adopt` was named for all windows, and refused for those that do not end by time."""
     text = PIPELINE.replace(WINDOWS, windows)
+    if not {"storm", "processing", "natural"}.isdisjoint(re.findall(r"\w+", windows)):
+        text = text.replace("  record_id: id\n", "  arrival_time: {column: at_ms, unit: ms}\n  record_id: id\n")
     if "storm" in windows:
-        clock = "  arrival_time: {column: at_ms, unit: ms}\n  record_id: id\n"
-        text = text.replace("watermark: {kind: ascending}\n", "").replace("  record_id: id\n", clock)
+        text = text.replace("watermark: {kind: ascending}\n", "")
     slices = slices_between(sales(text), day_ms("2024-01-01"), day_ms("2024-01-03"))
     chain = published_chain(sales(text), slices, log=coordinates())
     work, view = (

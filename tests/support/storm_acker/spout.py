@@ -6,13 +6,12 @@ time-out. For users: the audit has no spout.
 Source: Storm 2.8.4, SpoutExecutor and SpoutOutputCollectorImpl.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, assert_never
 
 from tests.support.storm_acker.anchors import EdgeIds, TrackedTuple, edge
-from windowlib.errors import CheckpointError, InvariantBroken, SpecError
+from windowlib.errors import InvariantBroken, SpecError
 from windowlib.records.records import Value
 from windowlib.records.tallies import NO_EDGES, signed, together
 from windowlib.storm.acker.messages import NO_TASK, SPOUT_BUCKETS, Init, Notice, NoticeKind, RootId
@@ -30,7 +29,7 @@ class CallKind(Enum):
 
 
 class Pending(NamedTuple):
-    """A message that was sent and is neither acked nor failed: the user's id and values, as plain values for JSON."""
+    """A message that was sent and is neither acked nor failed: the user's id and values."""
 
     message_id: MessageId
     values: Value
@@ -52,23 +51,6 @@ class Emission:
     tuples: tuple[TrackedTuple, ...]
     init: Init | None = None
     call: SpoutCall | None = None
-
-
-class SpoutRow(NamedTuple):
-    """One message in a checkpoint, as plain values for JSON. `age` counts the ticks since it was sent or reset."""
-
-    age: int
-    root_id: RootId
-    message_id: MessageId
-    values: Value
-
-
-class SpoutSnapshot(NamedTuple):
-    """All state of a spout task, as plain values for JSON."""
-
-    seed: int
-    drawn: int
-    rows: Sequence[SpoutRow]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -140,26 +122,6 @@ class Spout:
     def pending(self) -> list[Pending]:
         """Return the messages that are neither acked nor failed, the youngest bucket first."""
         return [message for _, _, message in self._pending.items()]
-
-    def snapshot(self) -> SpoutSnapshot:
-        """Return all state as plain rows."""
-        rows = [SpoutRow(age, root_id, *message) for age, root_id, message in self._pending.items()]
-        return SpoutSnapshot(self.ids.seed, self.ids.drawn, rows)
-
-    def restore(self, snapshot: SpoutSnapshot) -> None:
-        """Set the state from a snapshot, before or after JSON. The spout must be fresh.
-
-        Raises:
-            CheckpointError: this spout has already drawn ids, or a row is damaged.
-        """
-        seed, drawn, rows = snapshot
-        if self.ids.drawn:
-            raise CheckpointError(
-                f"spout task {self.task} has drawn {self.ids.drawn} ids of seed {self.ids.seed} and cannot restore a "
-                f"snapshot of seed {seed}; restore into a fresh spout"
-            )
-        self._pending.restore([(row[0], row[1], Pending(row[2], row[3])) for row in rows])
-        self.ids = EdgeIds(seed=seed, drawn=drawn)
 
     def _end(self, root_id: RootId, kind: CallKind) -> SpoutCall | None:
         message = self._pending.remove(root_id)

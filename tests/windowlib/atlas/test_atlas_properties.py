@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from hypothesis import example, given, strategies as st
 
+from tests.support.open_edges import open_edges
 from tests.windowlib.atlas.playing import (
     COLUMNS,
     PUSH,
@@ -98,7 +99,7 @@ def test_every_edge_is_open_or_closed_once(spec: AtlasSpec, log: list[Event], fl
         if term != "new":
             assert term in {"closed:fired", "closed:dead_letter"}
             ended = add(ended, tally)
-    left = played.operator.open_edges()
+    left = open_edges(played.operator)
     assert played.terms.get("new", Tally(0, 0, 0)) == add(left, ended)
     assert not flush or left.count == 0
 

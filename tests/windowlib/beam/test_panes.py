@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from tests.support.fuzzing import cases
+from tests.support.open_edges import open_edges
 from windowlib.beam import (
     AfterAll,
     AfterAny,
@@ -208,7 +209,7 @@ def test_every_edge_is_open_or_closed_once(spec: WindowSpec, steps: list[Step]) 
         closed = Tally(0, 0, 0)
         for term, tally in terms.items():
             closed = closed if term == "new" else add(closed, tally)
-        after = operator.open_edges()
+        after = open_edges(operator)
         assert add(before, terms.get("new", Tally(0, 0, 0))) == add(after, closed)
         before = after
 

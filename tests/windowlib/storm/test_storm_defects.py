@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.open_edges import open_edges
 from tests.support.storm import Driven, Fired, lists_spec
 from windowlib.errors import SpecError
 from windowlib.records.records import ASSIGNED, LATE
@@ -85,7 +86,7 @@ def s3(profile: StormProfile) -> Driven:
 def test_s3_in_storm_ties_do_not_count_and_every_later_window_is_behind() -> None:
     run = s3(STORM)
     assert ends(run) == [(5, [5, 5]), (7, [0, 1])], "the window at 7 holds the tuples of 5"
-    assert run.operator.open_edges().count == 4, "2 and 3 wait until later tuples complete their slide"
+    assert open_edges(run.operator).count == 4, "2 and 3 wait until later tuples complete their slide"
     assert run.operator.next_event_timer_ms() is None, "no watermark fires them"
 
 

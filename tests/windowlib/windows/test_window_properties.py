@@ -7,6 +7,7 @@ from random import Random
 
 from hypothesis import assume, given, reject, strategies as st
 
+from tests.support.open_edges import open_edges
 from tests.support.windows import LIST, SQL, WIDTH, panes_of, specs, steps, without_position
 from windowlib.bounds import wrap_int64
 from windowlib.keyed.key_groups import key_group, key_group_range
@@ -76,7 +77,7 @@ def test_every_edge_is_open_or_closed_once(spec: WindowSpec, script: list[Step])
         except EngineFault:
             reject()
         terms = operator.take_tallies()
-        after = operator.open_edges()
+        after = open_edges(operator)
         closed = Tally(0, 0, 0)
         for term, tally in terms.items():
             if term != "new":

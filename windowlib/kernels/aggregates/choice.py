@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from windowlib.errors import InvariantBroken
-from windowlib.functions.aggregates import Aggregate, Count, MeanInteger, SumDecimal, SumDouble, SumInteger
+from windowlib.functions.aggregates import Count, MeanInteger, SumDecimal, SumDouble, SumInteger
 from windowlib.functions.ordered_aggregates import CollectList, Extreme, FirstOrLast
 from windowlib.functions.variance import Variance
 from windowlib.functions.window_functions import Aggregates
@@ -32,15 +32,9 @@ _FORMS: Final[Mapping[type, Callable[[Any], AnyAggregate]]] = {
 }
 
 
-def column_aggregate(aggregate: Aggregate, input_type: str | None) -> AnyAggregate | None:  # noqa: ARG001
-    """Return the column form of an aggregate, or None if it has none, as a user's own aggregate.
-
-    Args:
-        aggregate: an aggregate of windowlib.functions.
-        input_type: the Spark type of its input column; None if it has none.
-    """
-    form = _FORMS.get(type(aggregate))
-    return None if form is None else form(aggregate)
+def column_aggregate(aggregate: object) -> AnyAggregate:
+    """Return the column form of an aggregate that has one (`why_not`)."""
+    return _FORMS[type(aggregate)](aggregate)
 
 
 def column_aggregates(spec: WindowSpec) -> tuple[AnyAggregate, ...]:
@@ -50,11 +44,9 @@ def column_aggregates(spec: WindowSpec) -> tuple[AnyAggregate, ...]:
         InvariantBroken: one of them has none.
     """
     function = spec.effective_function()
-    aggregates = function.aggregates if isinstance(function, Aggregates) else ()
-    covered = tuple(form for aggregate in aggregates if (form := column_aggregate(aggregate, None)) is not None)
-    if not covered or len(covered) != len(aggregates):
+    if not isinstance(function, Aggregates) or any(map(why_not, function.aggregates)):
         raise InvariantBroken("an aggregate of the plan has no columnar form; coverage.why_not tells which")
-    return covered
+    return tuple(map(column_aggregate, function.aggregates))
 
 
 def reads_order(spec: WindowSpec) -> bool:

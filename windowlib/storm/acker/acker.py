@@ -9,11 +9,10 @@ Storm compares only the XOR of the ids, so it does not detect an even number of 
 compare the count and the wrapping sum. Source: Storm 2.8.4, org.apache.storm.daemon.Acker.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple, assert_never
+from typing import Final, assert_never
 
-from windowlib.errors import CheckpointError
 from windowlib.records.tallies import NO_EDGES, Edges, difference, signed, together
 from windowlib.storm.acker.messages import (
     ACKER_BUCKETS,
@@ -62,18 +61,6 @@ class LedgerEntry:
     initial: Edges | None = None
     task: int = NO_TASK
     has_failed: bool = False
-
-
-class AckerRow(NamedTuple):
-    """One entry in a checkpoint, as plain values for JSON. `age` is the number of ticks since its last renewal."""
-
-    age: int
-    root_id: RootId
-    started_ms: int
-    balance: Edges
-    initial: Edges | None
-    task: int
-    has_failed: bool
 
 
 class Acker:
@@ -127,27 +114,6 @@ class Acker:
         """Yield the open trees, including orphans, with the youngest bucket first."""
         return ((root_id, entry) for _, root_id, entry in self._pending.items())
 
-    def snapshot(self) -> list[AckerRow]:
-        """Return all state as plain rows."""
-        return [
-            AckerRow(age, root_id, entry.started_ms, entry.balance, entry.initial, entry.task, entry.has_failed)
-            for age, root_id, entry in self._pending.items()
-        ]
-
-    def restore(self, rows: Sequence[AckerRow]) -> None:
-        """Set the state from the rows of a snapshot, before or after JSON. The acker must be fresh.
-
-        Raises:
-            CheckpointError: this acker has trees, or a row is damaged.
-        """
-        wrong = next((row for row in rows if len(row) != len(AckerRow._fields)), None)
-        if wrong is not None:
-            raise CheckpointError(
-                f"a row of an acker's checkpoint has {len(wrong)} fields instead of {len(AckerRow._fields)} "
-                f"({', '.join(AckerRow._fields)}): {wrong!r}; the row is damaged, or another version wrote it"
-            )
-        self._pending.restore([(row[0], row[1], _entry(AckerRow(*row))) for row in rows])
-
     def _enter(self, entry: LedgerEntry, message: Message) -> None:
         match message:
             case Init():
@@ -180,19 +146,3 @@ class Acker:
         if entry.has_failed:
             return NoticeKind.FAIL
         return NoticeKind.RESET_TIMEOUT if is_reset else None
-
-
-def _entry(row: AckerRow) -> LedgerEntry:
-    return LedgerEntry(
-        started_ms=row.started_ms,
-        balance=_edges(row.balance),
-        initial=None if row.initial is None else _edges(row.initial),
-        task=row.task,
-        has_failed=row.has_failed,
-    )
-
-
-def _edges(parts: Sequence[int]) -> Edges:
-    # JSON turns the tuple into a list, and a restored snapshot must equal the original.
-    count, xor, total = parts
-    return count, xor, total

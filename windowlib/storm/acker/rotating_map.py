@@ -3,10 +3,10 @@
 Expiry has no cost per entry, because a rotation drops one whole bucket. Source: Storm, RotatingMap.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator
 from typing import Generic, TypeVar
 
-from windowlib.errors import CheckpointError, SpecError
+from windowlib.errors import SpecError
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -61,21 +61,3 @@ class RotatingMap(Generic[K, V]):
         for age, bucket in enumerate(self._buckets):
             for key, value in bucket.items():
                 yield age, key, value
-
-    def restore(self, items: Sequence[tuple[int, K, V]]) -> None:
-        """Set the entries from the `items` of another map. This map must be empty.
-
-        Raises:
-            CheckpointError: this map has entries, an age is out of range, or a key occurs twice.
-        """
-        if len(self):
-            raise CheckpointError(f"a rotating map with {len(self)} entries cannot restore others; use a fresh map")
-        for age, key, value in items:
-            if not 0 <= age < len(self._buckets):
-                raise CheckpointError(
-                    f"entry {key!r} has age {age}, but this map has ages 0 to {len(self._buckets) - 1}; "
-                    "restore it into a map with as many buckets as it was taken from"
-                )
-            if self.get(key) is not None:
-                raise CheckpointError(f"entry {key!r} occurs twice in the checkpoint of a rotating map; it is damaged")
-            self._buckets[age][key] = value

@@ -300,6 +300,16 @@ def test_staged_runs_of_a_request_take_the_place_of_the_published_ones(hours: Sh
     assert [one.fate for one in hours.explain("x", at_ms).records] == ["late", "late"]
 
 
+def test_the_published_row_is_not_compared_with_what_the_spec_of_a_request_gives(hours: Shop) -> None:
+    """The attempt that published both days is also explained: its first day is below the request."""
+    text = SPEC.replace("WINDOWS", TUMBLING).replace("WATERMARK", "{kind: bounded, out_of_orderness: 1h}")
+    edited = Shop(hours.root, pipeline_of(text.replace("sum: amount", "max: amount")))
+    outcome = edited.run(1, 2, publish=False, warms_up=True)
+    found = edited.explain("x", FIRST_MS + 3 * 3_600_000, request=outcome.request_id)
+    assert found.differences == ()
+    assert [(pane.readers, pane.is_computed) for pane in found.panes] == [("not published", True), ("seen", None)]
+
+
 @pytest.mark.parametrize(
     ("windows", "asked", "message"),
     [

@@ -33,8 +33,7 @@ CASES: list[tuple[str, str | None, bool]] = [
 def test_columns_give_the_states_and_results_of_the_aggregate(case: tuple[str, str | None, bool]) -> None:
     kind, input_type, ignore_nulls = case
     scalar = aggregate(kind, input_type, name="a", ignore_nulls=ignore_nulls)
-    columns = column_aggregate(scalar, input_type)
-    assert columns is not None
+    columns = column_aggregate(scalar)
     for seed in seeds(8, among=len(CASES)):
         play(Player(scalar, columns, input_type, Random(seed)), None if input_type is None else DRAWERS[input_type])
 
@@ -45,8 +44,7 @@ def test_a_total_of_decimals_beyond_38_digits_is_refused_when_a_state_is_stored(
     most = Decimal("9." + "9" * 37)
     total = aggregate(kind, "decimal(38,37)", name="paid")
     assert isinstance(total, SumDecimal)
-    columns = column_aggregate(total, "decimal(38,37)")
-    assert columns is not None
+    columns = column_aggregate(total)
     places = np.arange(2)
     states = columns.reduce(pa.array([most, most]), Positions(places, places), np.array([0]))
     accumulator = total.add_all(total.create(), [most, most])
@@ -60,7 +58,6 @@ def test_a_total_of_decimals_beyond_38_digits_is_refused_when_a_state_is_stored(
 def test_a_users_aggregate_has_no_column_form() -> None:
     assert why_not(aggregate("sum", "bigint")) is None
     users = Reduce(function=max)
-    assert column_aggregate(users, "bigint") is None
     assert why_not(users) == "Reduce is not an aggregate that pipeline files can name, so it has no column form"
 
 

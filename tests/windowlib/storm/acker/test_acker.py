@@ -1,12 +1,10 @@
 """Storm's acker as measured on Storm 2.8.4 (org.apache.storm.daemon.Acker), and the points where strict differs."""
 
-import json
 from collections.abc import Sequence
 
 import pytest
 
 from tests.support.storm_acker.anchors import edge
-from windowlib.errors import CheckpointError
 from windowlib.records.tallies import NO_EDGES
 from windowlib.storm.acker.acker import STORM, STRICT, Acker, AckerRules
 from windowlib.storm.acker.messages import NO_TASK, Ack, Fail, Init, Message, ResetTimeout, RootId
@@ -150,28 +148,6 @@ def test_sums_wrap_at_64_bits(rules: AckerRules) -> None:
     notices_of(acker, init(1, top, top - 1))
     assert dict(acker.pending())[1].balance == (2, 1, -3)
     assert notices_of(acker, ack(1, top), ack(1, top - 1)) == ["-", "ACK 1"]
-
-
-def test_a_snapshot_is_json_and_needs_a_fresh_acker() -> None:
-    acker = Acker()
-    notices_of(acker, init(1, A), ack(2, B), Fail(root_id="x"))
-    acker.tick()
-    notices_of(acker, ResetTimeout(root_id=1))
-    rows = acker.snapshot()
-    assert [(row.age, row.root_id, row.initial, row.has_failed) for row in rows] == [
-        (0, 1, edge(A), False),
-        (1, 2, None, False),
-        (1, "x", None, True),
-    ]
-    restored = Acker()
-    restored.restore(json.loads(json.dumps(rows)))
-    assert restored.snapshot() == rows
-    with pytest.raises(CheckpointError, match="3 entries cannot restore others"):
-        restored.restore(rows)
-    with pytest.raises(CheckpointError, match="has 3 fields instead of 7"):
-        Acker().restore([(0, 1, 2)])  # type: ignore[list-item]
-    with pytest.raises(CheckpointError, match=r"entry 1 has age 3, but this map has ages 0 to 2"):
-        Acker().restore([rows[0]._replace(age=3)])
 
 
 def test_an_entry_before_its_init_is_empty() -> None:

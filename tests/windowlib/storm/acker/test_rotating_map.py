@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from tests.support.fuzzing import seeds
-from windowlib.errors import CheckpointError, SpecError
+from windowlib.errors import SpecError
 from windowlib.storm.acker.rotating_map import RotatingMap
 
 
@@ -34,25 +34,6 @@ def test_an_entry_lives_for_as_many_rotations_as_there_are_buckets(buckets: int)
             assert len(entries) == len(put)
             ages = {name: age for age, name, _ in entries.items()}
             assert ages == {name: rotation - since for name, (_, since) in put.items()}
-
-
-def test_a_map_is_restored_from_its_items() -> None:
-    entries = RotatingMap[str, int](3)
-    entries.put("old", 1)
-    entries.rotate()
-    entries.put("b", 2)
-    entries.put("a", 3)
-    items = list(entries.items())
-    assert items == [(0, "b", 2), (0, "a", 3), (1, "old", 1)]
-    again = RotatingMap[str, int](3)
-    again.restore(items)
-    assert list(again.items()) == items
-    with pytest.raises(CheckpointError, match="use a fresh map"):
-        again.restore(items)
-    with pytest.raises(CheckpointError, match="'a' occurs twice"):
-        RotatingMap[str, int](3).restore([(0, "a", 1), (1, "a", 2)])
-    with pytest.raises(CheckpointError, match="ages 0 to 1"):
-        RotatingMap[str, int](2).restore([(2, "a", 1)])
 
 
 @pytest.mark.parametrize("buckets", [1, 0, -1])

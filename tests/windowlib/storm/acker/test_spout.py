@@ -1,12 +1,10 @@
 """The spout's side of the acker: messages without an id or an acker, time-outs, replay (Storm 2.8.4, SpoutExecutor)."""
 
-import json
-
 import pytest
 
 from tests.support.storm_acker.anchors import EdgeIds, TrackedTuple, acks, anchor, fails, resets
 from tests.support.storm_acker.spout import CallKind, Emission, Pending, Spout, SpoutCall
-from windowlib.errors import CheckpointError, InvariantBroken, SpecError
+from windowlib.errors import InvariantBroken, SpecError
 from windowlib.records.tallies import NO_EDGES
 from windowlib.storm.acker.acker import STORM, STRICT, Acker, AckerRules
 from windowlib.storm.acker.messages import Init, Notice, NoticeKind
@@ -149,17 +147,3 @@ def test_a_notice_for_another_task_is_refused() -> None:
     with pytest.raises(SpecError, match="task must not be negative, got -1"):
         Spout(task=-1, ids=EdgeIds(seed=1))
     assert Spout(task=0, ids=EdgeIds(seed=1)).pending() == []
-
-
-def test_a_snapshot_survives_json() -> None:
-    task = spout()
-    task.emit({"n": 1}, message_id="a")
-    task.tick()
-    task.emit([2], message_id=2)
-    other = Spout(task=4, ids=EdgeIds(seed=0))
-    other.restore(json.loads(json.dumps(task.snapshot())))
-    assert other.snapshot() == task.snapshot()
-    assert other.emit("x", message_id=3) == task.emit("x", message_id=3), "the ids continue"
-    assert (other.tick(), other.tick()) == (task.tick(), task.tick())
-    with pytest.raises(CheckpointError, match="restore into a fresh spout"):
-        other.restore(task.snapshot())

@@ -1,6 +1,5 @@
 """Laws of the acker over random tuple trees: a tree is reported once, at the message that completes it."""
 
-import json
 from collections import Counter
 from random import Random
 
@@ -122,26 +121,6 @@ def test_an_odd_number_of_equal_acks_completes_the_tree_in_storm_only(copies: in
         messages = [*rest[:-1], *[many] * copies, rest[-1]]
         assert len(deliver(Acker(STORM), messages)) == 1
         assert deliver(Acker(STRICT), messages) == {}
-
-
-@both
-def test_a_snapshot_at_any_point_changes_no_result(rules: AckerRules) -> None:
-    for seed in seeds(TREES):
-        rng = Random(seed)
-        traffic = random_traffic(rng, roots=rng.randint(1, 5))
-        messages = shuffled(rng, [*traffic.messages, victim(rng, traffic, Ack)])
-        ticks = set(rng.sample(range(len(messages)), min(len(messages), 2)))
-        cut = rng.randrange(len(messages) + 1)
-        whole, parts = Acker(rules), Acker(rules)
-        for number, message in enumerate(messages):
-            if number == cut:
-                rows = json.loads(json.dumps(parts.snapshot()))
-                parts = Acker(rules)
-                parts.restore(rows)
-            if number in ticks:
-                assert parts.tick() == whole.tick()
-            assert parts.receive(message, at_ms=number) == whole.receive(message, at_ms=number)
-        assert parts.snapshot() == whole.snapshot()
 
 
 class LossyTopology:
