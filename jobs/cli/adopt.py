@@ -11,6 +11,7 @@ from jobs.engine.fingerprints import spec_fingerprint
 from jobs.orchestration.following import stopped_readers
 from jobs.orchestration.requests import Staging
 from jobs.pipeline.slices import check_range, parse_bound, show_instant, slice_at, slice_grid, slices_between
+from jobs.planning.published_spec import why_uncomputable
 from jobs.planning.request_context import Asked, RequestContext
 from jobs.planning.spec_changes import border_warning, spec_changes
 from jobs.planning.steps import Ask
@@ -61,6 +62,8 @@ def adopt_command(  # noqa: PLR0913 - one parameter per option
     other = next((run for run in chain if run.result.spec_fingerprint != spec_fingerprint(pipeline)), None)
     if other is None:
         line = f"{pipeline.name}: the published chain has the spec of {pipeline.source} already."
+        if why := why_uncomputable(work, spec_fingerprint(pipeline)):
+            raise RequestError(f"{line} {why[0].upper()}{why[1:]}. Edit the file, and run this command again")
         return options.answer(as_json, {"pipeline": pipeline.name, "changes": []}, line)
     told = options.err() if as_json else options.out()
     before = spec_of(view, other)

@@ -5,8 +5,9 @@ the state of earlier ones. So a later slice may be the reason why an earlier one
 """
 
 from bisect import bisect_right
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from operator import itemgetter
 from typing import Final
 
@@ -102,6 +103,7 @@ def assess(
         other_cut=_other_cut(work, view),
         removed=[(change.slice.slice_id, change.removed) for change in changed if change.removed],
         undecided=_undecided(work, changed, declined),
+        lost=cache(partial(why_lost, work, view)),
     )
     slices = [assessor.assessed(change) for change in changed]
     new = [assessed for assessed in slices if is_wanted(assessed, proposal)]
@@ -123,7 +125,8 @@ class _Assessor:
     `begun` is what `_begun` returns, `declined` what `_declined` returns. `ends` maps a published slice to the last
     slice of its chain, `until` to the last one before a slice of `unpublished`, which `not_in_upstream` returns.
     `other_cut` has the slices that an earlier `log.slice` has cut, `removed` those with a commit that removed records,
-    `undecided` those whose records only a person replays, each with the reason; all are ascending.
+    `undecided` those whose records only a person replays, each with the reason; all are ascending. `lost` returns what
+    `why_lost` returns, which opens the log: it is called only if nothing else is the reason.
     """
 
     work: RequestContext
@@ -138,6 +141,7 @@ class _Assessor:
     other_cut: Sequence[tuple[str, str]]
     removed: Sequence[tuple[str, str]]
     undecided: Sequence[tuple[str, str]]
+    lost: Callable[[], str]
 
     def assessed(self, change: ChangedSlice) -> Assessed:
         """Return what becomes of a slice, without the limit of their number."""
@@ -149,12 +153,7 @@ class _Assessor:
         assessed = replace(assessed, is_replayable=not impossible)
         if declined:
             return replace(assessed, why_not=declined, is_declined=True)
-        why = (
-            impossible
-            or self._of_a_person(assessed)
-            or why_lost(self.work, self.view)
-            or self._of_another_chain(assessed)
-        )
+        why = impossible or self._of_a_person(assessed) or self.lost() or self._of_another_chain(assessed)
         if not why and self.proposal is not None and is_for(self.proposal, change):
             return replace(assessed, request=self.proposal)
         return replace(assessed, why_not=why or self._beyond(change))

@@ -18,7 +18,7 @@ from jobs.orchestration.requests import run_request
 from jobs.orchestration.restatements import propose_changes
 from jobs.orchestration.scheduling import plan_scheduled
 from jobs.planning.lease_keeping import release
-from jobs.planning.published_spec import LOST, on_published_spec
+from jobs.planning.published_spec import LOST, on_published_spec, why_lost
 from jobs.planning.request_context import IfOpen, RequestContext, open_request_context
 from jobs.publishing.cleaning import clean_lake
 from jobs.publishing.decisions import cancel
@@ -378,8 +378,8 @@ def test_after_a_change_of_the_code_the_schedule_stops_and_adopt_goes_on(
     three_days(place)
     run(place.work(), 0, 2)
     monkeypatch.setattr(fingerprints, "SEMANTICS_VERSION", fingerprints.SEMANTICS_VERSION + 1)
-    work, [warning] = on_published_spec(place.work())
-    assert "has changed since, so that spec cannot be computed any more" in warning
+    work, [_] = on_published_spec(place.work())
+    assert "has changed since, so that spec cannot be computed any more" in why_lost(work, work.ledger.view())
     with pytest.raises(RequestError, match=r"the same pipeline is spec \w+ now, and .* `hindcast adopt late`, or"):
         run(work, 2, 3)
     day = {"from": "1970-01-07", "to": "1970-01-08", "reason": "a test"}
