@@ -12,6 +12,7 @@ from typing import Final
 
 from jobs.durations import format_duration
 from jobs.lake.log_match import Match, compare_coordinates, match_input
+from jobs.lake.log_version import NO_COMMITS
 from jobs.ledger.view import LedgerView, Request, RequestKind
 from jobs.pipeline.models.restate import RestateGrammar
 from jobs.pipeline.slices import slice_at, slice_grid
@@ -251,6 +252,12 @@ def _other_log(work: RequestContext, change: ChangedSlice) -> str:
     then, now = change.run.result.log, change.now
     if change.is_of_other_table:
         return "the log is another table than the one that its run has read"
+    seen = [sighting.log for sighting in change.run.sightings if sighting.is_equal]
+    read = max(log.version for log in seen if log.table_id == now.table_id)
+    if now.since != NO_COMMITS and now.version < read:
+        return (
+            f"the log is at version {now.version}, and its run has read version {read}: an earlier state was restored"
+        )
     has_fewer = now.records < then.records or now.earlier_records < then.earlier_records
     if work.pipeline.log.format == "parquet" and has_fewer:
         return "the log has fewer records than its run has read, and without commits, it does not tell why"
