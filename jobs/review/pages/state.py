@@ -158,9 +158,8 @@ class PipelineState:
                 return f"{counted(len(self.failed), 'published slice')} with failed checks"
             case Cause.CHANGED:
                 waits, every = self.changes.waits, len(self.changes.slices or ())
-                if waits < every:
-                    return f"{waits:,} of {counted(every, 'changed slice')} to decide"
-                return f"{counted(every, 'slice')} changed"
+                some = f"{waits:,} of {counted(every, 'changed slice')} to decide"
+                return some if waits < every else f"{counted(every, 'slice')} changed"
             case Cause.LATE:
                 return "late repair proposed"
             case None:
