@@ -28,12 +28,10 @@ class ArrowSlices:
 
     @property
     def slice_count(self) -> int:
-        """The number of slices."""
         return self._slice_count
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the table."""
         return self._table.schema
 
     def batches(self, columns: Sequence[str]) -> Iterator[tuple[npt.NDArray[np.int64], pa.RecordBatch]]:

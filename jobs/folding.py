@@ -27,7 +27,6 @@ class Stretch(Generic[_Item]):
 
     @property
     def first(self) -> _Item:
-        """The first item."""
         return self.items[0]
 
     @property

@@ -29,7 +29,6 @@ class TableCounter:
         self._samples: dict[Change, list[_Ranked]] = {change: [] for change in Change}
 
     def add(self, part: Matched) -> None:
-        """Take one part in."""
         pairs = self._sql.query({"seen": part.seen}, PAIRS_SQL)
         self._count(part, pairs)
         before, after = pairs["before_row"], pairs["after_row"]

@@ -86,7 +86,7 @@ class AlertOnFailureOfBroken:
 
     def __call__(self, context: Context) -> None:
         """Send the message of the failure, if the published spec asks for it."""
-        from jobs.orchestration.dag_tasks import lake_of
+        from jobs.orchestration.decisions import lake_of
         from jobs.planning.request_context import published_pipeline
         from jobs.wall_clock import now_ms
 

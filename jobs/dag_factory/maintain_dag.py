@@ -35,12 +35,12 @@ class ScrubOperator(_OfLake):
 
     @override
     def execute(self, context: Context) -> str:
-        from jobs.orchestration import dag_tasks, maintenance
+        from jobs.orchestration import decisions, maintenance
 
         with our_errors(context):
             before = context.get("prev_start_date_success")
             since_ms = int(before.timestamp() * 1000) if before else None
-            report = maintenance.scrub(self.pipeline_file, lake=dag_tasks.lake_of(self.lake), since_ms=since_ms)
+            report = maintenance.scrub(self.pipeline_file, lake=decisions.lake_of(self.lake), since_ms=since_ms)
         for finding in report.findings:
             self.log.error("%s", escaped(finding))
         if report.findings:
@@ -57,12 +57,12 @@ class CleanOperator(_OfLake):
 
     @override
     def execute(self, context: Context) -> dict[str, Any]:
-        from jobs.orchestration import dag_tasks, maintenance
+        from jobs.orchestration import decisions, maintenance
 
         with our_errors(context):
             run = context["dag_run"]
             leftovers = maintenance.clean_up(
-                self.pipeline_file, lake=dag_tasks.lake_of(self.lake), who=f"{run.dag_id}, run {run.run_id}"
+                self.pipeline_file, lake=decisions.lake_of(self.lake), who=f"{run.dag_id}, run {run.run_id}"
             )
         for rows in leftovers.rows:
             self.log.info("removed rows of %s, %s attempts: %s", rows.table, f"{rows.attempts:,}", rows.why.value)

@@ -114,7 +114,6 @@ class Follower:
         self.stage.note(f"{dag_id}: the run that was red is green")
 
     def _until_end(self, dag_id: str, run_id: str, status: Status) -> DagRunState:
-        """Follow a DAG run to its end."""
         deadline = time.monotonic() + _RUN_TIMEOUT_S
         while True:
             run = self.api.dag_run(dag_id, run_id)

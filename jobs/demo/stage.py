@@ -47,7 +47,6 @@ class Stage:
 
     @property
     def lake(self) -> Lake:
-        """The lake of this demonstration."""
         return Lake(root=str(self.directory / "lake"))
 
     @property

@@ -71,7 +71,6 @@ class Delays:
 
     @property
     def worst_ms(self) -> int:
-        """The greatest delay."""
         return int(self.behind_ms[-1]) if len(self.behind_ms) else 0
 
     def histogram(self) -> tuple[Rung, ...]:

@@ -148,7 +148,6 @@ class _Search:
         return try_file(yaml_of(proposal), self.request.path, self.request.lake, instants_ms=instants)
 
     def proposal(self, slices: SliceCandidate, order: OrderChoice, suggestion: Suggestion) -> Proposal:
-        """Return the proposal of a combination."""
         instants = self.instants_ms(slices)
         return Proposal(
             name=self.request.pipeline,

@@ -10,7 +10,7 @@ from jobs.pipeline.slices import show_ms, slice_at, slice_grid, slices_between
 from jobs.plain_text import shortened, with_capital
 from jobs.planning.chains import ChainError, ChainGap, chain_before
 from jobs.planning.readiness import ready_prefix
-from jobs.planning.request_context import Asked, IfOpen, RequestContext, with_cut_of
+from jobs.planning.request_context import IfOpen, RequestContext, with_cut_of
 from jobs.planning.steps import Ask
 from jobs.planning.suite_fingerprint import with_checks
 from jobs.runs import Slice
@@ -56,12 +56,7 @@ def check_open(work: RequestContext, form: BackfillForm) -> tuple[str, ...]:
             request for this very range would be held again, because neither the log nor the suite has changed.
         LogError, SpecError: the log is missing or does not fit the pipeline.
     """
-    view = work.ledger.view()
-    asked = Asked(
-        from_ms=form.from_ms, to_ms=form.to_ms, who="", reason="", is_fresh=form.is_fresh, if_open=form.if_open,
-        replaces=form.replaces, request_id=form.request,
-    )  # fmt: skip
-    resumed = None
+    view, asked, resumed = work.ledger.view(), form.asked(), None
     try:
         resumed = check_range_is_free(work, view, asked)
         if resumed is not None:

@@ -12,23 +12,15 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from jobs.orchestration.range_problems import range_problem
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.suggestions import did_you_mean
-from jobs.pipeline.slices import (
-    check_range,
-    next_slice,
-    parse_bound,
-    previous_slice,
-    slice_grid,
-)
+from jobs.pipeline.slices import check_range, next_slice, parse_bound, previous_slice, slice_grid
 from jobs.plain_text import shortened
 from jobs.runs import Slice
-from windowlib.errors import InvariantBroken, RangeError, RequestError
+from windowlib.errors import RangeError, RequestError
 
 if TYPE_CHECKING:
+    from jobs.ledger.provenance import DagRunOrigin
     from jobs.orchestration.open_ranges import OpenRange
-    from jobs.planning.request_context import (
-        IfOpen,
-        RequestContext,
-    )  # a DAG file that is parsed does not import deltalake
+    from jobs.planning.request_context import Asked, IfOpen, RequestContext  # a parsed DAG file has no deltalake
 
 FIELDS: Final = ("from", "to", "reason", "publish", "fresh", "if_open", "replaces", "request")
 IF_OPEN_TEXTS: Final = {
@@ -90,6 +82,15 @@ class BackfillForm:
     if_open: "IfOpen"
     replaces: frozenset[str] | None = None
     request: str | None = None
+
+    def asked(self, *, who: str = "", lease_id: str | None = None, origin: "DagRunOrigin | None" = None) -> "Asked":
+        """Return the content of the request, with the DAG run that asks, if one does."""
+        from jobs.planning.request_context import Asked
+
+        return Asked(
+            from_ms=self.from_ms, to_ms=self.to_ms, reason=self.reason, is_fresh=self.is_fresh, if_open=self.if_open,
+            replaces=self.replaces, request_id=self.request, who=who, lease_id=lease_id, origin=origin,
+        )  # fmt: skip
 
 
 def replayable_range(work: "RequestContext") -> ReplayableRange | None:
@@ -195,13 +196,11 @@ def _range(
                 Problem(f"The log {pipeline.log.table} has no complete slice that could be replayed.", "from")
             )
         to_ms = span.last.end_ms if to_ms is None else to_ms
-        if from_ms is None and span.gap is None:
-            again = f"From is empty, and readers see every slice up to {span.last.slice_id}."
-            raise FormError(Problem(f"{again} To replay slices again, give From and To.", "from"))
-        if from_ms is None and span.gap is not None:
+        if from_ms is None:
+            if span.gap is None:
+                again = f"From is empty, and readers see every slice up to {span.last.slice_id}."
+                raise FormError(Problem(f"{again} To replay slices again, give From and To.", "from"))
             from_ms = span.gap.start_ms
-    if from_ms is None:
-        raise InvariantBroken("a range without a start was not refused; please report this")
     problem = range_problem(slice_grid(pipeline), from_ms, to_ms, now_ms=now_ms)
     if problem is not None:
         raise FormError(Problem(problem, "to" if problem.startswith(("To ", "Slice ")) else "from"))

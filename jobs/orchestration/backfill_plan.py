@@ -13,7 +13,7 @@ from jobs.plain_text import counted
 from jobs.planning.chains import begins_chain
 from jobs.planning.plan import Plan
 from jobs.planning.plan_total import share_to_replay, to_read
-from jobs.planning.request_context import Asked, IfOpen, RequestContext
+from jobs.planning.request_context import IfOpen, RequestContext
 from jobs.planning.steps import Ask, Reason, Step
 from jobs.planning.suite_fingerprint import with_checks
 from jobs.publishing.chain_rules import was_begun_fresh
@@ -57,11 +57,7 @@ def backfill_plan(work: RequestContext, form: BackfillForm) -> BackfillPlan:
         LogError, SpecError: the log is missing or does not fit the pipeline, or its suite file is wrong.
         RequestError: another request was opened since the form was checked, or the chain cannot begin.
     """
-    view = work.ledger.view()
-    asked = Asked(
-        from_ms=form.from_ms, to_ms=form.to_ms, who="", reason="", is_fresh=form.is_fresh, if_open=form.if_open,
-        replaces=form.replaces, request_id=form.request,
-    )  # fmt: skip
+    view, asked = work.ledger.view(), form.asked()
     others = tuple(open_request(work, view, request) for request in in_the_way(work, view, asked))
     if others and form.if_open is IfOpen.WAIT:
         return BackfillPlan(total="The plan is made when the open requests have ended.", open=others)

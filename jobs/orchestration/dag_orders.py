@@ -4,13 +4,16 @@ Only this module turns an order into JSON and back.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from jobs.lake.lake import Lake
+from jobs.pipeline.files import load_file
 from jobs.plain_text import shortened
-from jobs.planning.request_context import Opened
+from jobs.planning.request_context import Opened, RequestContext, open_request_context
 from windowlib.errors import RequestError
 
 if TYPE_CHECKING:
@@ -67,6 +70,10 @@ class Order(BaseModel):
     @property
     def opened(self) -> Opened:
         return Opened(request_id=self.request_id, lease_id=self.lease_id)
+
+    def context(self, now_ms: Callable[[], int]) -> RequestContext:
+        """Return the context of its pipeline file in its lake; raises as `load_file`."""
+        return open_request_context(load_file(Path(self.pipeline)), Lake(root=self.lake), now_ms=now_ms)
 
     def to_json(self) -> dict[str, Any]:
         """Return the order as plain data; `read_order` is the inverse."""

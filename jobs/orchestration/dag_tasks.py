@@ -4,7 +4,6 @@
 (`jobs.orchestration.dag_orders`): all that the replay, gate and publish tasks need.
 """
 
-import os
 import re
 import uuid
 from collections.abc import Callable, Mapping
@@ -13,7 +12,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Literal, assert_never
 
-from jobs.lake.lake import Lake
 from jobs.ledger.provenance import DagRunOrigin
 from jobs.ledger.view import StagedRun
 from jobs.orchestration import gating, scheduling
@@ -21,7 +19,7 @@ from jobs.orchestration.backfill_checks import check_chain, check_log_end, form_
 from jobs.orchestration.dag_leases import RunStateOf, release_ended
 from jobs.orchestration.dag_orders import Order, order_of
 from jobs.orchestration.deadlines import Checked, Told, look
-from jobs.orchestration.decisions import settled_runs, was_settled
+from jobs.orchestration.decisions import lake_of, settled_runs, was_settled
 from jobs.orchestration.gating import Gate, settled_elsewhere
 from jobs.orchestration.interval_backfill import AskAirflow, plan_backfill_interval, refuse_lost_lake
 from jobs.orchestration.open_ranges import in_the_way
@@ -31,10 +29,10 @@ from jobs.orchestration.restatements import plan_request, propose_changes
 from jobs.orchestration.scheduling import Decision, Replay, Skip, Wait
 from jobs.pipeline.files import load_file, load_pipeline
 from jobs.pipeline.models.alerts import AlertsGrammar
-from jobs.pipeline.models.pipeline import Pipeline
 from jobs.plain_text import shortened
+from jobs.planning.lease_keeping import release
 from jobs.planning.readiness import Waiting
-from jobs.planning.request_context import Asked, IfOpen, open_request_context, published_pipeline
+from jobs.planning.request_context import Asked, IfOpen, RequestContext, open_request_context, published_pipeline
 from jobs.review.metrics import Gauge, gauges
 from jobs.wall_clock import now_ms
 from windowlib.errors import RequestError, SpecError
@@ -121,21 +119,15 @@ def plan(
     Raises:
         HindcastError: as the functions of `jobs.orchestration.scheduling` raise.
     """
-    pipeline, place = load_file(Path(pipeline_file)), lake_of(lake)
+    work = open_request_context(load_file(Path(pipeline_file)), lake_of(lake), now_ms=now_ms)
     if state is not None:
-        work = open_request_context(pipeline, place, now_ms=now_ms)
         release_ended(work, state, own=(run.dag_id, run.run_id), own_lease=lease_id(run))
     # Operators start the runs that the schedule needs besides its own: one that waits, and an automatic restatement.
     by = "scheduled" if run.run_type == "operator_triggered" else run.run_type
     who = f"{run.user or by} (Airflow)"
-    decision = _settled_meanwhile(pipeline, place, run) or _decide(
-        kind,
-        pipeline,
-        place,
-        run=run,
-        who=who,
-        airflow=airflow or AskAirflow(),
-        is_again=is_again,
+    airflow = airflow or AskAirflow()
+    decision = _settled_meanwhile(work, run) or _decide(
+        kind, work, run=run, who=who, airflow=airflow, is_again=is_again
     )
     match decision:
         case Wait() | Skip():
@@ -144,7 +136,7 @@ def plan(
             return order_of(
                 decision,
                 pipeline=pipeline_file,
-                lake=place.root,
+                lake=work.lake.root,
                 who=who,
                 publish=bool(run.params.get("publish", True)),
                 follow_up=_follow_up(decision.waiting, run),
@@ -156,15 +148,14 @@ def plan(
 
 def places(order: Order) -> tuple[str, str]:
     """Return the places that the replay of an order reads: the lake and the event log."""
-    lake = Lake(root=order.lake)
-    return lake.root, lake.event_log(load_file(Path(order.pipeline)))
+    work = order.context(now_ms)
+    return work.lake.root, work.lake.event_log(work.pipeline)
 
 
 def gauges_of(order: Order) -> tuple[str, list[Gauge]]:
     """Return the name of the order's pipeline and the gauges of its ledger now."""
-    pipeline = load_file(Path(order.pipeline))
-    work = open_request_context(pipeline, Lake(root=order.lake), now_ms=now_ms)
-    return pipeline.name, gauges(work, work.ledger.view())
+    work = order.context(now_ms)
+    return work.pipeline.name, gauges(work, work.ledger.view())
 
 
 def replay(order: Order, *, on_progress: Callable[[Progress], None] | None = None) -> tuple[StagedRun, ...]:
@@ -181,12 +172,10 @@ def replay(order: Order, *, on_progress: Callable[[Progress], None] | None = Non
     share_one_heap()
     with spark_replayer() as replayer:
         outcome = scheduling.replay(
-            load_file(Path(order.pipeline)),
-            Lake(root=order.lake),
+            order.context(now_ms),
             opened=order.opened,
             slices=order.slices,
             replayer=replayer,
-            now_ms=now_ms,
             staging=Staging(chunk=MAX_SLICES_PER_CHUNK, on_progress=on_progress or (lambda _progress: None)),
         )
     return outcome.runs
@@ -194,8 +183,7 @@ def replay(order: Order, *, on_progress: Callable[[Progress], None] | None = Non
 
 def gate(order: Order) -> Gate:
     """Return whether the checks let the slices of an order pass. If they do not, the request waits for a person."""
-    pipeline = load_file(Path(order.pipeline))
-    return gating.gate(pipeline, Lake(root=order.lake), opened=order.opened, now_ms=now_ms(), slices=order.slices)
+    return gating.gate(order.context(now_ms), opened=order.opened, slices=order.slices)
 
 
 def publish(order: Order, *, publisher: str | None = None) -> Published:
@@ -206,28 +194,30 @@ def publish(order: Order, *, publisher: str | None = None) -> Published:
     Raises:
         RequestError: publication was refused, and waiting does not help.
     """
-    pipeline, lake = load_file(Path(order.pipeline)), Lake(root=order.lake)
+    work = order.context(now_ms)
     if not order.publish:
-        scheduling.leave_staged(pipeline, lake, opened=order.opened, now_ms=now_ms())
+        release(work, order.opened)
         return Published(is_published=False, why="staged, not published, as the run's parameters ask")
-    view = open_request_context(pipeline, lake, now_ms=now_ms).ledger.view()
+    view = work.ledger.view()
     request = view.requests.get(order.request_id)
     settled = None if request is None else settled_elsewhere(view, request)
     if settled is not None:
         return Published(is_published=False, why=settled)
     publication = scheduling.publish_task(
-        pipeline, lake, opened=order.opened, who=order.who, now_ms=now_ms(), slices=order.slices, publisher=publisher
+        work, opened=order.opened, who=order.who, slices=order.slices, publisher=publisher
     )
     if publication.is_published:
         return Published(is_published=True, why=publication.why, changed=publication.changed)
     if publication.waits_for is not None:
         return Published(is_published=False, why=publication.why)
-    raise RequestError(f"request {order.request_id} of pipeline {pipeline.name} was not published: {publication.why}")
+    raise RequestError(
+        f"request {order.request_id} of pipeline {work.pipeline.name} was not published: {publication.why}"
+    )
 
 
 def runs_to_clear(order: Order, state: RunStateOf, *, publisher: str) -> tuple[DagRunOrigin, ...]:
     """Return the failed DAG runs of others that the publication of an order has settled. `publisher`: as `publish`."""
-    work = open_request_context(load_file(Path(order.pipeline)), Lake(root=order.lake), now_ms=now_ms)
+    work = order.context(now_ms)
     return tuple(
         origin
         for origin in settled_runs(work.ledger.view(), order.request_id)
@@ -288,55 +278,44 @@ def _follow_up(waiting: Waiting | None, run: DagRun) -> str | None:
 
 
 def _decide(
-    kind: Kind,
-    pipeline: Pipeline,
-    lake: Lake,
-    *,
-    run: DagRun,
-    who: str,
-    airflow: AskAirflow,
-    is_again: bool,
+    kind: Kind, work: RequestContext, *, run: DagRun, who: str, airflow: AskAirflow, is_again: bool
 ) -> Decision:
     if kind == "backfill":
-        asked = _asked(pipeline, lake, run=run, who=who)
+        asked = _asked(work, run=run, who=who)
         plan_it = scheduling.plan_by_hand if run.params.get("request") is None else plan_request
-        return plan_it(pipeline, lake, asked=asked, now_ms=now_ms())
+        return plan_it(work, asked=asked)
     if run.params:
         raise RequestError(
             f"{run.dag_id} takes no parameters, and found {shortened(', '.join(map(str, run.params)))}. "
-            f"backfill_{pipeline.name} replays a range"
+            f"backfill_{work.pipeline.name} replays a range"
         )
     if run.run_type != "manual":
-        refuse_lost_lake(open_request_context(pipeline, lake, now_ms=now_ms), airflow)
+        refuse_lost_lake(work, airflow)
     if run.run_type == "backfill":
         return plan_backfill_interval(
-            pipeline,
-            lake,
+            work,
             interval_ms=(_ms(run.interval_start), _ms(run.interval_end)),
-            now_ms=now_ms(),
             who=who,
             lease_id=lease_id(run),
             origin=_origin(run),
             airflow=airflow,
         )
     # Only a run of a cron schedule has an interval that counts. Other runs take all slices that are over now.
-    until_ms = _ms(run.interval_end) if run.run_type == "scheduled" else now_ms()
-    told = propose_changes(pipeline, lake, now_ms=now_ms(), who=who)
+    until_ms = _ms(run.interval_end) if run.run_type == "scheduled" else work.ledger.now_ms()
+    told = propose_changes(work, who=who)
     decision = scheduling.plan_scheduled(
-        pipeline,
-        lake,
+        work,
         interval_end_ms=until_ms,
-        now_ms=now_ms(),
         who=who,
         lease_id=lease_id(run),
         origin=_origin(run),
         events=airflow.events,
     )
-    repairs = propose_repairs(pipeline, lake, now_ms=now_ms(), who=who, is_again=is_again)
+    repairs = propose_repairs(work, who=who, is_again=is_again)
     return replace(decision, changes=(*told.sentences, *repairs), proposal=told.request_id or "")
 
 
-def _settled_meanwhile(pipeline: Pipeline, lake: Lake, run: DagRun) -> Skip | None:
+def _settled_meanwhile(work: RequestContext, run: DagRun) -> Skip | None:
     """Return a skip if this DAG run was cleared after somebody else had published what it had asked for.
 
     Airflow's own backfill also clears the DAG runs that it runs again (*All Runs*). It asks for their slices as they
@@ -344,7 +323,6 @@ def _settled_meanwhile(pipeline: Pipeline, lake: Lake, run: DagRun) -> Skip | No
     """
     if not run.clear_number or run.run_type == "backfill":
         return None
-    work = open_request_context(pipeline, lake, now_ms=now_ms)
     settled = was_settled(work, (run.dag_id, run.run_id), request_id=run.params.get("request"))
     return None if settled is None else Skip(why=settled)
 
@@ -353,44 +331,15 @@ def _origin(run: DagRun) -> DagRunOrigin:
     return DagRunOrigin(dag_id=run.dag_id, run_id=run.run_id, slice_ids=())
 
 
-def _asked(pipeline: Pipeline, lake: Lake, *, run: DagRun, who: str) -> Asked:
-    work = open_request_context(pipeline, lake, now_ms=now_ms)
-    form = form_of(work, run.params, now_ms=now_ms())
-    asked = Asked(
-        from_ms=form.from_ms,
-        to_ms=form.to_ms,
-        who=who,
-        reason=form.reason,
-        is_fresh=form.is_fresh,
-        request_id=form.request,
-        lease_id=lease_id(run),
-        origin=_origin(run),
-        if_open=form.if_open,
-        replaces=form.replaces,
-    )
+def _asked(work: RequestContext, *, run: DagRun, who: str) -> Asked:
+    form = form_of(work, run.params, now_ms=work.ledger.now_ms())
+    asked = form.asked(who=who, lease_id=lease_id(run), origin=_origin(run))
     if form.request is not None:
         return asked
     check_log_end(work, form)
     if form.if_open is not IfOpen.WAIT or not in_the_way(work, work.ledger.view(), asked):
         check_chain(work, form, request_id=lease_id(run))
     return asked
-
-
-def lake_of(root: str | None) -> Lake:
-    """Return the lake of a task: at a root, or at HINDCAST_LAKE.
-
-    Raises:
-        RequestError: neither is given, or there cannot be a lake.
-    """
-    root = root or os.environ.get("HINDCAST_LAKE")
-    if not root:
-        raise RequestError(
-            "no lake: give its root to `hindcast_dags` in the DAG file, or set HINDCAST_LAKE for Airflow's tasks and "
-            "start Airflow again"
-        )
-    opened_lake = Lake(root=root)
-    opened_lake.check(must_exist=False)
-    return opened_lake
 
 
 def _ms(at: datetime | None) -> int:

@@ -297,10 +297,22 @@ def _request_id(decision: Decision) -> str:
     return decision.request_id
 
 
-def _request_context(pipeline_file: str, lake: str | None) -> RequestContext:
-    root = lake or os.environ.get("HINDCAST_LAKE")
+def lake_of(root: str | None, *, must_exist: bool = False) -> Lake:
+    """Return the lake of a task: at a root, or at HINDCAST_LAKE.
+
+    Raises:
+        RequestError: neither is given, or there cannot be a lake.
+    """
+    root = root or os.environ.get("HINDCAST_LAKE")
     if not root:
-        raise RequestError("no lake: set HINDCAST_LAKE for Airflow's tasks and start Airflow again")
-    place = Lake(root=root)
-    place.check(must_exist=True)
-    return open_request_context(load_file(Path(pipeline_file)), place, now_ms=now_ms)
+        raise RequestError(
+            "no lake: give its root to `hindcast_dags` in the DAG file, or set HINDCAST_LAKE for Airflow's tasks and "
+            "start Airflow again"
+        )
+    lake = Lake(root=root)
+    lake.check(must_exist=must_exist)
+    return lake
+
+
+def _request_context(pipeline_file: str, lake: str | None) -> RequestContext:
+    return open_request_context(load_file(Path(pipeline_file)), lake_of(lake, must_exist=True), now_ms=now_ms)

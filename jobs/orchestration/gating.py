@@ -3,13 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from jobs.lake.lake import Lake
 from jobs.ledger.tally import Standing, in_words, standing_of, tally
 from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
-from jobs.pipeline.models.pipeline import Pipeline
 from jobs.plain_text import counted
 from jobs.planning.lease_keeping import release
-from jobs.planning.request_context import Opened, open_request_context, request_in
+from jobs.planning.request_context import Opened, RequestContext, request_in
 from jobs.publishing.judging import judge_request
 from jobs.publishing.stop_reasons import listed
 from jobs.publishing.suite_rule import of_other_suite
@@ -55,7 +53,7 @@ def settled_elsewhere(view: LedgerView, request: Request) -> str | None:
     return f"request {request.request_id} is settled by publication {publication.seq} of {publication.who}"
 
 
-def gate(pipeline: Pipeline, lake: Lake, *, opened: Opened, now_ms: int, slices: Sequence[str] | None = None) -> Gate:
+def gate(work: RequestContext, *, opened: Opened, slices: Sequence[str] | None = None) -> Gate:
     """Return whether the checks let a request pass. If they do not, release the lease: the request waits for a person.
 
     With `slices`, only these are judged, for a DAG run that shares its request with others.
@@ -64,7 +62,6 @@ def gate(pipeline: Pipeline, lake: Lake, *, opened: Opened, now_ms: int, slices:
         RequestError: there is no such request, a DAG run that shares it has not staged a slice, or another suite than
             the one in force has checked one.
     """
-    work = open_request_context(pipeline, lake, now_ms=lambda: now_ms)
     view = judge_request(work, opened.request_id)
     request = request_in(work, view, opened.request_id)
     settled = settled_elsewhere(view, request)

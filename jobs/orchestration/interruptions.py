@@ -1,16 +1,12 @@
 """The end of a replay before its time: how long one may take, and what the task leaves when its driver has ended."""
 
-from pathlib import Path
 from typing import Final
 
 from jobs.durations import human_duration
-from jobs.lake.lake import Lake
 from jobs.orchestration.dag_leases import staged_so_far
 from jobs.orchestration.dag_orders import Order
 from jobs.orchestration.plan_outline import folded
-from jobs.pipeline.files import load_file
 from jobs.planning.lease_keeping import release
-from jobs.planning.request_context import open_request_context
 from jobs.wall_clock import now_ms
 
 LEAST_LIMIT_S: Final = 1_800.0
@@ -41,7 +37,7 @@ def interrupted(order: Order) -> tuple[str | None, str]:
     Raises:
         HindcastError: the ledger cannot be read or written.
     """
-    work = open_request_context(load_file(Path(order.pipeline)), Lake(root=order.lake), now_ms=now_ms)
+    work = order.context(now_ms)
     view = work.ledger.view()
     request = view.requests[order.request_id]
     if any(lease.lease_id == order.lease_id and lease.holder is None for lease in request.leases):

@@ -3,19 +3,17 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from jobs.lake.lake import Lake
 from jobs.ledger.provenance import DagRunOrigin
 from jobs.ledger.view import LedgerView, RequestKind
 from jobs.orchestration.open_ranges import busy_with
 from jobs.orchestration.scheduling import Decision, Skip, Wait, open_unless_current
-from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import show_instant, show_ms, slice_grid, slices_ending_in
 from jobs.planning.chains import ChainError, ChainGap
 from jobs.planning.log_state import LogState
 from jobs.planning.plan import make_plan
 from jobs.planning.published_spec import on_published_spec, refuse_lost
 from jobs.planning.readiness import EventsSince, ready_prefix
-from jobs.planning.request_context import Asked, RequestContext, open_request_context, shared_request
+from jobs.planning.request_context import Asked, RequestContext, shared_request
 from jobs.planning.steps import Ask
 from jobs.planning.suite_fingerprint import suite_fingerprint
 from jobs.planning.watching import watch_ledger, watch_log
@@ -55,11 +53,9 @@ def refuse_lost_lake(work: RequestContext, airflow: AskAirflow) -> None:
 
 
 def plan_backfill_interval(
-    pipeline: Pipeline,
-    lake: Lake,
+    work: RequestContext,
     *,
     interval_ms: tuple[int, int],
-    now_ms: int,
     who: str,
     lease_id: str | None = None,
     origin: DagRunOrigin | None = None,
@@ -73,11 +69,12 @@ def plan_backfill_interval(
     Raises as `jobs.orchestration.scheduling.plan_scheduled` does.
     """
     airflow = airflow or AskAirflow()
-    work, warnings = on_published_spec(open_request_context(pipeline, lake, now_ms=lambda: now_ms))
+    work, warnings = on_published_spec(work)
+    now_ms = work.ledger.now_ms()
     slices = tuple(slice_ for slice_ in slices_ending_in(work.pipeline, *interval_ms) if slice_.end_ms <= now_ms)
     if not slices:
         interval = f"({show_instant(interval_ms[0])}, {show_instant(interval_ms[1])}]"
-        return Skip(why=f"no slice of pipeline {pipeline.name} that is over ends in {interval}", warnings=warnings)
+        return Skip(why=f"no slice of pipeline {work.pipeline.name} that is over ends in {interval}", warnings=warnings)
     view = work.ledger.view()
     if view.hold is not None:
         return Skip(why=describe_hold(view.hold), warnings=warnings)

@@ -197,7 +197,6 @@ def _check_states(work: RequestContext, repaired: StagedRun, own: StagedRun, *, 
 
 
 def _windows(work: RequestContext, checkpoint: CheckpointRef) -> "pa.Table":
-    """Return the windows of a checkpoint."""
     import pyarrow.compute as pc
 
     parts = read_checkpoint(

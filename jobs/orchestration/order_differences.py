@@ -1,11 +1,7 @@
 """What the publication of an order's request would change, for the log of a gate."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobs.lake.lake import Lake
-from jobs.pipeline.files import load_file
-from jobs.planning.request_context import open_request_context
 from jobs.wall_clock import now_ms
 
 if TYPE_CHECKING:
@@ -26,7 +22,7 @@ def order_differences(order: "Order", *, samples: int = SAMPLES) -> "Differences
     from jobs.comparing.compare import Comparison, compare  # imports Arrow and DuckDB
     from jobs.comparing.views import differing_request, request_sides
 
-    work = open_request_context(load_file(Path(order.pipeline)), Lake(root=order.lake), now_ms=now_ms)
+    work = order.context(now_ms)
     view = work.ledger.view()
     if differing_request(view, order.request_id) is None:
         return None

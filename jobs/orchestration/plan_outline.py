@@ -23,12 +23,6 @@ def outline(planned: Plan) -> tuple[str, ...]:
     return (total, *lines, planned.start.note, *(f"warning: {warning}" for warning in planned.warnings))
 
 
-def expected_seconds(planned: Plan) -> float | None:
-    """Return how long the replay of a plan takes according to past runs; None if there are none."""
-    known = [step.expected_seconds for step in planned.stale if step.expected_seconds is not None]
-    return sum(known) if known else None
-
-
 def _kind(step: Step) -> tuple[str, bool]:
     return step.shown, step.is_published
 

@@ -3,26 +3,22 @@
 from collections.abc import Iterator, Sequence
 
 from jobs.durations import format_duration, human_duration
-from jobs.lake.lake import Lake
 from jobs.ledger.events import LedgerEvent, closed_event
 from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState
 from jobs.orchestration.late_repair import LeftOutError, asked_for, check_current, repairing
 from jobs.orchestration.repair_range import LateRepair, repair_of
-from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.repair import RepairGrammar
 from jobs.pipeline.slices import slices_between
 from jobs.planning.estimate import Estimate, estimator
 from jobs.planning.published_spec import LOST, is_lost, on_published_spec
-from jobs.planning.request_context import SHOWN_ID, RequestContext, is_live, open_request_context, requested_event
+from jobs.planning.request_context import SHOWN_ID, RequestContext, is_live, requested_event
 from jobs.publishing.chain_rules import replaced_since
 from jobs.replay.restart import restart_before
 from jobs.runs import WarmUp
 from windowlib.errors import InvariantBroken, LogError, RequestError, SpecError, StoreError
 
 
-def propose_repairs(
-    pipeline: Pipeline, lake: Lake, *, now_ms: int, who: str, is_again: bool = False
-) -> tuple[str, ...]:  # fmt: skip
+def propose_repairs(work: RequestContext, *, who: str, is_again: bool = False) -> tuple[str, ...]:
     """Propose to repair late records as the pipeline file says; return sentences on it. No record of the log is read.
 
     With `is_again`, a DAG run decides once more after a wait: it looks at an open repair, and reads no late record.
@@ -30,10 +26,10 @@ def propose_repairs(
     Late records of a repair that a person has declined are not proposed again. An open repair that can no longer be
     published is closed.
     """
-    rule = pipeline.repair
+    rule = work.pipeline.repair
     if rule is None or rule.mode == "off":
         return ()
-    work, _ = on_published_spec(open_request_context(pipeline, lake, now_ms=lambda: now_ms))
+    work, _ = on_published_spec(work)
     try:
         view = work.ledger.view()
         if _outdated(work, view):
@@ -41,7 +37,7 @@ def propose_repairs(
         opened = next(iter(view.open_requests(RequestKind.REPAIR)), None)
         if opened is not None:
             return (f"late repair {opened.request_id[:SHOWN_ID]} is open: {opened.reason}",)
-        from_ms = None if is_again else _first_ms(view, oldest_ms=now_ms - rule.at_most_age_ms)
+        from_ms = None if is_again else _first_ms(view, oldest_ms=work.ledger.now_ms() - rule.at_most_age_ms)
         return () if from_ms is None else tuple(_first_possible(work, view, rule, from_ms=from_ms, who=who))
     except (LogError, RequestError, SpecError, StoreError) as error:
         return (f"no late repair is proposed: {error}",)

@@ -1,19 +1,16 @@
 """Restatements in Airflow: what a scheduled run tells of changed slices, and the DAG run that restates them."""
 
 import hashlib
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView, Request, RequestKind
 from jobs.orchestration.backfill_form import MAX_REASON
+from jobs.orchestration.decisions import lake_of
 from jobs.orchestration.open_ranges import busy_with
 from jobs.orchestration.scheduling import Replay, Wait, opened_for, replay_of
 from jobs.pipeline.files import load_file
-from jobs.pipeline.models.pipeline import Pipeline
-from jobs.pipeline.models.restate import RestateGrammar
 from jobs.pipeline.slices import show_ms, slice_grid
 from jobs.plain_text import shortened
 from jobs.planning.assessing import open_proposal, restate_rule, waits_for
@@ -26,7 +23,7 @@ from jobs.planning.suite_fingerprint import with_checks
 from jobs.planning.watching import watch_ledger
 from jobs.publishing.rules import describe_hold
 from jobs.review.pages.state import held_of
-from jobs.wall_clock import now_ms as wall_clock_ms
+from jobs.wall_clock import now_ms
 from windowlib.errors import RequestError
 
 
@@ -39,36 +36,31 @@ class BackfillStart:
     conf: dict[str, Any]
 
 
-def propose_changes(pipeline: Pipeline, lake: Lake, *, now_ms: int, who: str) -> ToldChanges:
+def propose_changes(work: RequestContext, *, who: str) -> ToldChanges:
     """Propose to restate changed slices as the pipeline file says, and return what has changed.
 
     A log that cannot be compared is told, and does not stop the caller. Nothing is written for a pipeline without a
     publication.
     """
-    work, _ = on_published_spec(open_request_context(pipeline, lake, now_ms=lambda: now_ms))
+    rule = restate_rule(work)
+    work, _ = on_published_spec(work)
     view = work.ledger.view()
     if not view.published:
         return ToldChanges(slices=(), sentences=())
     if why := why_lost(work, view):
         return ToldChanges(slices=(), sentences=(f"nothing is restated: {why}",))
-    rule = pipeline.restate or RestateGrammar()
     return told(work, lambda: propose(work, rule=rule, who=who))
 
 
-def plan_request(pipeline: Pipeline, lake: Lake, *, asked: Asked, now_ms: int) -> Replay | Wait:
+def plan_request(work: RequestContext, *, asked: Asked) -> Replay | Wait:
     """Decide what a DAG run replays that continues an open request, such as a proposed restatement: all of its range.
 
-    Args:
-        pipeline: the pipeline. The spec of the request is used.
-        lake: the lake.
-        asked: names the request, the lease of the DAG run, and the DAG run.
-        now_ms: the current time.
+    The spec of the request is used. `asked` names the request, the lease of the DAG run, and the DAG run.
 
     Raises:
         RequestError: there is no such request, or it is not open; or the slice before its range has no run.
         LogError, SpecError: the log is missing or does not fit the pipeline.
     """
-    work = open_request_context(pipeline, lake, now_ms=lambda: now_ms)
     if asked.request_id is None:
         raise RequestError("the DAG run names no request that it continues")
     work, request = request_to_continue(work, asked.request_id, lease_id=asked.lease_id)
@@ -105,10 +97,8 @@ def to_start(pipeline_file: str, *, lake: str | None = None) -> BackfillStart | 
 
     A request that was started by itself and has failed comes before a newer proposal: its DAG run is to run again.
     """
-    pipeline, root = load_file(Path(pipeline_file)), lake or os.environ.get("HINDCAST_LAKE")
-    if not root:
-        raise RequestError("no lake: set HINDCAST_LAKE for Airflow's tasks and start Airflow again")
-    work = open_request_context(pipeline, Lake(root=root), now_ms=wall_clock_ms)
+    pipeline = load_file(Path(pipeline_file))
+    work = open_request_context(pipeline, lake_of(lake), now_ms=now_ms)
     rules = {RequestKind.RESTATEMENT: restate_rule(work), RequestKind.REPAIR: pipeline.repair}
     kinds = [kind for kind, rule in rules.items() if rule is not None and rule.mode == "auto"]
     if not kinds:

@@ -5,25 +5,20 @@ hand takes its range. `jobs.orchestration.interval_backfill` decides for Airflow
 `jobs.orchestration.dag_tasks` calls these functions and turns their results into plain data.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from jobs.lake.lake import Lake
 from jobs.ledger.provenance import DagRunOrigin
 from jobs.ledger.view import Request, RequestKind
 from jobs.orchestration.open_ranges import RangeTaken, busy_with, check_range_is_free, open_range, refuse_without_work
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.passing_slices import until_held
-from jobs.orchestration.plan_outline import expected_seconds, given_up_lines, outline
+from jobs.orchestration.plan_outline import given_up_lines, outline
 from jobs.orchestration.requests import Staging, stage
 from jobs.orchestration.stored_warm_up import check_warm_up
-from jobs.pipeline.models.pipeline import Pipeline
-from jobs.pipeline.slices import (
-    check_range,
-    show_instant,
-    slice_of_id,
-)
+from jobs.pipeline.slices import check_range, show_instant, slice_of_id
+from jobs.planning.estimate import Estimate
 from jobs.planning.lease_keeping import leased, release
 from jobs.planning.plan import Plan, make_plan
 from jobs.planning.published_spec import on_published_spec, refuse_lost
@@ -35,7 +30,6 @@ from jobs.planning.request_context import (
     RequestContext,
     context_of,
     open_request,
-    open_request_context,
 )
 from jobs.planning.standing import due_slices
 from jobs.planning.steps import Ask, Step
@@ -102,11 +96,9 @@ Decision = Replay | Wait | Skip
 
 
 def plan_scheduled(
-    pipeline: Pipeline,
-    lake: Lake,
+    work: RequestContext,
     *,
     interval_end_ms: int,
-    now_ms: int,
     who: str,
     lease_id: str | None = None,
     origin: DagRunOrigin | None = None,
@@ -117,21 +109,15 @@ def plan_scheduled(
     If the first slice is overdue and the file says `then: hold`, the run replays this slice alone, and its request has
     a failed check, so that a person decides. So it does if checks hold the slice, and its request was cancelled.
 
-    Args:
-        pipeline: the pipeline. If its file differs from the published spec, the published spec is used, with a warning.
-        lake: the lake.
-        interval_end_ms: the data_interval_end of the DAG run.
-        now_ms: the current time, for readiness and leases.
-        who: recorded in the ledger with the request.
-        lease_id: the lease of this DAG run, the same in every retry. Its own lease does not make the run wait.
-        origin: the DAG run, recorded in the ledger with the request.
-        events: returns the events of the assets that `ready.producer` names.
+    If the pipeline file differs from the published spec, the published spec is used, with a warning. `lease_id` is the
+    same in every retry of the DAG run. Its own lease does not make the run wait. `events` returns the events of the
+    assets that `ready.producer` names.
 
     Raises:
         LogError, SpecError: the log is missing or does not fit the pipeline.
         RequestError: there are too many slices.
     """
-    work, warnings = on_published_spec(open_request_context(pipeline, lake, now_ms=lambda: now_ms))
+    work, warnings = on_published_spec(work)
     decided = _scheduled(work, interval_end_ms, own_lease=lease_id, events=events)
     match decided:
         case Wait() | Skip():
@@ -158,7 +144,7 @@ def plan_scheduled(
             assert_never(decided)
 
 
-def plan_by_hand(pipeline: Pipeline, lake: Lake, *, asked: Asked, now_ms: int) -> Decision:
+def plan_by_hand(work: RequestContext, *, asked: Asked) -> Decision:
     """Decide what a backfill by hand replays: all of its half-open range, with the spec of the file.
 
     Raises:
@@ -166,10 +152,9 @@ def plan_by_hand(pipeline: Pipeline, lake: Lake, *, asked: Asked, now_ms: int) -
         RequestError: the range is not valid, or the slice before it has no run.
         LogError, SpecError: the log is missing or does not fit the pipeline.
     """
-    work = open_request_context(pipeline, lake, now_ms=lambda: now_ms)
     if asked.from_ms is None or asked.to_ms is None:
         raise RequestError("a backfill by hand has no range; give it the parameters `from` and `to`")
-    slices = check_range(pipeline, asked.from_ms, asked.to_ms, now_ms=now_ms)
+    slices = check_range(work.pipeline, asked.from_ms, asked.to_ms, now_ms=work.ledger.now_ms())
     asked = replace(asked, kind=RequestKind.RANGE)
     view = work.ledger.view()
     try:
@@ -180,19 +165,17 @@ def plan_by_hand(pipeline: Pipeline, lake: Lake, *, asked: Asked, now_ms: int) -
         return open_unless_current(work, planned, asked)
     except RangeTaken as error:
         if asked.if_open is IfOpen.WAIT:
-            queued = f"If you clear another run of backfill_{pipeline.name}, it is queued until this one has ended"
+            queued = f"If you clear another run of backfill_{work.pipeline.name}, it is queued until this one has ended"
             return Wait(why=f"{error.facts}. {queued}", watch=watch_ledger(work, view))
         raise
 
 
 def replay(
-    pipeline: Pipeline,
-    lake: Lake,
+    work: RequestContext,
     *,
     opened: Opened,
     slices: Sequence[str],
     replayer: Replayer,
-    now_ms: Callable[[], int],
     staging: Staging | None = None,
 ) -> RequestOutcome:
     """Stage the slices of a decision under the lease of the DAG run, with the spec of the request.
@@ -201,7 +184,7 @@ def replay(
         RequestError: the request has a warm-up that does not fit the log any more.
         HindcastError: the replay failed. The same call continues after the last staged slice.
     """
-    work, request = context_of(open_request_context(pipeline, lake, now_ms=now_ms), opened.request_id)
+    work, request = context_of(work, opened.request_id)
     work = with_checks(work)
     chosen = [slice_of_id(work.pipeline, slice_id) for slice_id in slices]
     with leased(work, opened, hands_on=True):
@@ -210,12 +193,10 @@ def replay(
 
 
 def publish_task(
-    pipeline: Pipeline,
-    lake: Lake,
+    work: RequestContext,
     *,
     opened: Opened,
     who: str,
-    now_ms: int,
     slices: Sequence[str] | None = None,
     publisher: str | None = None,
 ) -> PublicationAttempt:
@@ -227,7 +208,6 @@ def publish_task(
     Raises:
         RequestError: there is no such request, or it was closed.
     """
-    work = open_request_context(pipeline, lake, now_ms=lambda: now_ms)
     try:
         attempt = publish_staged(work, opened, who=who, publisher=publisher)
     finally:
@@ -238,11 +218,6 @@ def publish_task(
     if kind is not RequestKind.AIRFLOW_BACKFILL:
         return attempt
     return replace(attempt, waits_for=first, why=f"staged, waits for {first}: {attempt.why}")
-
-
-def leave_staged(pipeline: Pipeline, lake: Lake, *, opened: Opened, now_ms: int) -> None:
-    """Release the DAG run's lease of a request that a person will publish."""
-    release(open_request_context(pipeline, lake, now_ms=lambda: now_ms), opened)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,12 +279,13 @@ def open_unless_current(
 
 def replay_of(planned: Plan, opened: Opened) -> Replay:
     """Return the decision to replay all slices of a plan."""
+    expected = Estimate.together(step.expected for step in planned.stale)
     return Replay(
         why=planned.start.note,
         opened=opened,
         slices=_ids([step.slice for step in planned.range]),
         records=sum(step.records for step in planned.stale),
-        seconds=expected_seconds(planned),
+        seconds=None if expected is None else expected.seconds,
         outline=outline(planned),
     )
 

@@ -14,7 +14,7 @@ from jobs.durations import format_duration
 from jobs.lake.log_match import Match, compare_coordinates, match_input
 from jobs.ledger.view import LedgerView, Request, RequestKind
 from jobs.pipeline.models.restate import RestateGrammar
-from jobs.pipeline.slices import slice_grid
+from jobs.pipeline.slices import slice_at, slice_grid
 from jobs.plain_text import counted
 from jobs.planning.chains import begins_chain, run_before
 from jobs.planning.changed_slices import ChangedSlice
@@ -99,6 +99,7 @@ def assess(
         ends=ends,
         until=chain_ends(view, without=unpublished) if unpublished else ends,
         unpublished=unpublished,
+        other_cut=_other_cut(work, view),
         removed=[(change.slice.slice_id, change.removed) for change in changed if change.removed],
         undecided=_undecided(work, changed, declined),
     )
@@ -121,8 +122,8 @@ class _Assessor:
 
     `begun` is what `_begun` returns, `declined` what `_declined` returns. `ends` maps a published slice to the last
     slice of its chain, `until` to the last one before a slice of `unpublished`, which `not_in_upstream` returns.
-    `removed` has the slices with a commit that removed records, `undecided` those whose records only a person replays,
-    with the reason; both are ascending.
+    `other_cut` has the slices that an earlier `log.slice` has cut, `removed` those with a commit that removed records,
+    `undecided` those whose records only a person replays, each with the reason; all are ascending.
     """
 
     work: RequestContext
@@ -134,6 +135,7 @@ class _Assessor:
     ends: Mapping[str, Slice]
     until: Mapping[str, Slice]
     unpublished: Collection[str]
+    other_cut: Sequence[tuple[str, str]]
     removed: Sequence[tuple[str, str]]
     undecided: Sequence[tuple[str, str]]
 
@@ -185,6 +187,13 @@ class _Assessor:
         later = _first_after(assessed, self.removed)
         if later is not None:
             return "slice {} after it cannot be replayed ({} removed or changed records)".format(*later)
+        cut = _first_after(assessed, self.other_cut) or next(
+            (cut for cut in self.other_cut if cut[0] == change.slice.slice_id), None
+        )
+        if cut is not None:
+            return "slice {} was published {}, so readers keep it as it is. Another pipeline can compute it".format(
+                *cut
+            )
         return self._outside(assessed)
 
     def _outside(self, assessed: Assessed) -> str:
@@ -246,6 +255,19 @@ def _other_log(work: RequestContext, change: ChangedSlice) -> str:
     if work.pipeline.log.format == "parquet" and has_fewer:
         return "the log has fewer records than its run has read, and without commits, it does not tell why"
     return ""
+
+
+def _other_cut(work: RequestContext, view: LedgerView) -> list[tuple[str, str]]:
+    """Return the published slices that an earlier `log.slice` has cut, ascending, with words for that."""
+    grid, head = slice_grid(work.pipeline), view.head
+    cut = []
+    for slice_id, run_id in view.published.items():
+        slice_ = view.slices[slice_id]
+        if head is None or view.chain_run(run_id).result.spec_fingerprint == head.result.spec_fingerprint:
+            continue  # an update of the time zone rules moves the edges of a slice, which keeps its name
+        if slice_at(grid, (slice_.start_ms + slice_.end_ms) // 2).slice_id != slice_id:
+            cut.append((slice_id, "before `log.slice` was edited"))
+    return cut
 
 
 def _undecided(

@@ -171,7 +171,7 @@ def make_plan(pipeline: Pipeline, view: LedgerView, log: LogState, *, ask: Ask, 
     spec = spec_fingerprint(pipeline)
     if view.head is not None:
         shown = [slice_ for slice_ in ask.slices if ask.from_ms is None or slice_.start_ms >= ask.from_ms]
-        _refuse_other_cut(pipeline, view, shown, is_edited=view.head.result.spec_fingerprint != spec)
+        _refuse_other_cut(pipeline, view, shown, spec=spec)
     start = _start(pipeline, view, log, ask=ask)
     estimate, own = estimator(view), basis.own
     state: str | None = start.state
@@ -209,17 +209,16 @@ def make_plan(pipeline: Pipeline, view: LedgerView, log: LogState, *, ask: Ask, 
     )
 
 
-def _refuse_other_cut(pipeline: Pipeline, view: LedgerView, slices: Sequence[Slice], *, is_edited: bool) -> None:
-    """Refuse slices that do not fit the published ones beside them, which stay visible.
+def _refuse_other_cut(pipeline: Pipeline, view: LedgerView, slices: Sequence[Slice], *, spec: str) -> None:
+    """Refuse slices that do not fit the published ones, which stay visible.
 
-    After an edit of `log.slice`, any published slice may overlap. Without one (`is_edited`), an update of the time zone
+    `log.slice` may have been edited, also before an adoption of the spec. Without an edit, an update of the time zone
     rules may have moved the edge to the slice before or after.
     """
     grid, first, last = slice_grid(pipeline), slices[0], slices[-1]
     before, after = previous_slice(grid, first) or first, next_slice(grid, last) or last
     names = {slice_.slice_id for slice_ in slices}
-    beside = [slice_id for slice_id in view.published if is_edited or slice_id in {before.slice_id, after.slice_id}]
-    stay = [view.slices[slice_id] for slice_id in beside if slice_id not in names]
+    stay = [view.slices[slice_id] for slice_id in view.published if slice_id not in names]
     misfits = [shown for shown in stay if shown.start_ms < last.end_ms and first.start_ms < shown.end_ms]
     earlier = [shown for shown in stay if shown.end_ms <= first.start_ms][-1:]
     later = [shown for shown in stay if last.end_ms <= shown.start_ms][:1]
@@ -227,6 +226,7 @@ def _refuse_other_cut(pipeline: Pipeline, view: LedgerView, slices: Sequence[Sli
     misfits += [shown for shown in later if last.end_ms < shown.start_ms < after.end_ms]
     if misfits:
         shown = misfits[0]
+        is_edited = view.chain_run(view.published[shown.slice_id]).result.spec_fingerprint != spec
         cut = pipeline.source if is_edited else f"The time zone rules of {grid.zone} that are installed here"
         to_do = (
             "Restore `log.slice`, or make a pipeline with another name. If only the time zone has changed, one "

@@ -61,7 +61,9 @@ def broken_chain(work: RequestContext, view: LedgerView, request: Request) -> Ob
 def _slice_before(view: LedgerView, request: Request, slice_: Slice, *, grid: SliceGrid) -> Slice | None:
     """Return the slice before. Of another cut, or before the first one of the file: of the request or published."""
     before = previous_slice(grid, slice_)
-    if before is not None and (before.slice_id in request.runs or before.slice_id in view.published):
+    if before is not None and before.slice_id in request.runs:
+        return before
+    if before is not None and before.slice_id in view.published and view.slices[before.slice_id] == before:
         return before
     own = (view.run(run_id).result.slice for run_id in request.runs.values())
     published = run_before(view, slice_)

@@ -130,13 +130,9 @@ def clean(
 ) -> Leftovers:
     """Find the files of attempts that no commit names, and rows past their retention; remove them unless a dry run.
 
-    Args:
-        work: the pipeline and its ledger. Its `retention` tells which rows are kept; without it, all are.
-        files: the files of the attempts at the pipeline.
-        older_than_ms: a file that was written, or whose rows were deleted, less than this time ago stays.
-        who: the person, for the ledger.
-        check_rows: is called for the runs of attempts of which a file is going to be removed.
-        dry_run: whether nothing is written or removed.
+    The pipeline's `retention` tells which rows are kept; without it, all are. A file that was written, or whose rows
+    were deleted, less than `older_than_ms` ago stays. `check_rows` is called for the runs of attempts of which a file
+    is going to be removed.
 
     Raises:
         LedgerError: the ledger cannot be read or written.
@@ -149,7 +145,7 @@ def clean(
     view = work.ledger.view()
     has_removed = bool(view.removed or view.removed_checkpoints)
     committed = files.committed(tables) if work.pipeline.retention is not None or has_removed else ()
-    view, recorded = _record(work, _Stored(old=old, committed=committed), who=who, dry_run=dry_run)
+    view, recorded = _record(work, old, committed, who=who, dry_run=dry_run)
     deleted = _rows_to_delete(view, recorded.removed, committed)
     _delete(work, files, {} if dry_run else deleted)
     paths = files.expired(tables, older_than_ms=older_than_ms) if has_removed else frozenset()
@@ -242,36 +238,36 @@ class _Record:
         return events
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Stored:
-    """What the lake has: the files that are old enough to be removed, and the files that tables name."""
-
-    old: Sequence[LeftoverFile]
-    committed: Sequence[CommittedFile]
-
-
-def _record(work: RequestContext, stored: _Stored, *, who: str, dry_run: bool) -> tuple[LedgerView, _Record]:
-    """Condemn the attempts of old files that nobody works on, and record which rows are going to be deleted."""
+def _record(
+    work: RequestContext, old: Sequence[LeftoverFile], committed: Sequence[CommittedFile], *, who: str, dry_run: bool
+) -> tuple[LedgerView, _Record]:
+    """Condemn the attempts of `old` files that nobody works on, and record which rows are going to be deleted."""
+    owners = {file.attempt_id for file in old if file.attempt_id is not None}
     record = _Record(removed={})
-    if dry_run or not (stored.committed or any(file.attempt_id for file in stored.old)):
+    if dry_run or not (committed or owners):
         view = work.ledger.view()
-        return view, _recorded(work, view, stored)
+        return view, _recorded(work, view, owners=owners, committed=committed)
 
     def decide(view: LedgerView) -> Sequence[LedgerEvent]:
         nonlocal record
-        record = _recorded(work, view, stored)
+        record = _recorded(work, view, owners=owners, committed=committed)
         return record.events(who)
 
     return work.ledger.write(decide), record
 
 
-def _recorded(work: RequestContext, view: LedgerView, stored: _Stored) -> _Record:
+def _recorded(
+    work: RequestContext, view: LedgerView, *, owners: set[str], committed: Sequence[CommittedFile]
+) -> _Record:
     busy = _busy(work, view)
-    owners = {file.attempt_id for file in stored.old if file.attempt_id is not None}
-    removed = _unneeded(work, view, stored.committed, busy=busy)
+    removed = _unneeded(work, view, committed, busy=busy)
     # Rows of an attempt that was never staged: it must not be staged after they are gone.
-    owners |= {attempt_id for _slice_id, attempt_id in removed}
-    condemned = owners - busy - view.staged_attempts - view.condemned_attempts
+    condemned = (
+        (owners | {attempt_id for _slice_id, attempt_id in removed})
+        - busy
+        - view.staged_attempts
+        - view.condemned_attempts
+    )
     return _Record(condemned=tuple(sorted(condemned)), removed=removed)
 
 

@@ -51,7 +51,6 @@ class Span:
     chosen: frozenset[int] = frozenset({0})
 
     def holds(self, slice_: Slice) -> bool:
-        """Return whether a slice is in the span."""
         start_ms = slice_.start_ms
         is_between = (self.from_ms is None or start_ms >= self.from_ms) and (
             self.to_ms is None or start_ms < self.to_ms

@@ -95,7 +95,6 @@ class CommittedSlices:
 
     @property
     def slice_count(self) -> int:
-        """The number of slices."""
         return len(self._slice_ids)
 
     @property

@@ -35,8 +35,9 @@ _DECIMAL = re.compile(r"-?[0-9]{1,19}")
 MOST_TOLD: Final = 10
 """So many records with one id are explained at most."""
 _UNSURE: Final = (
-    " Slice {slice_id} has changed since its run, and the version of the log that the run read is gone. If the record "
-    "came after the run, this is not its fate: the run has not read it."
+    " Slice {slice_id} has changed since its run, and nothing tells whether the run has read this record: the version "
+    "of the log that the run read is gone, or has fewer records that equal it. If the record came after the run, this "
+    "is not its fate."
 )
 NOT_PUBLISHED = " Readers do not see this yet: the run is staged, not published."
 

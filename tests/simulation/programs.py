@@ -25,9 +25,7 @@ from tests.simulation.world import (
     DAY_MS,
     DAYS,
     FIRST_MS,
-    LAKE,
     LEASE_MS,
-    PLAIN,
     SLICES,
     SPECS,
     YEAR_MS,
@@ -106,34 +104,38 @@ def run_as_dag(world: World, actor: Actor, rng: Random) -> None:
         opened = decision.opened
         with suppress(HindcastError):
             scheduling.replay(
-                PLAIN, LAKE, opened=opened, slices=decision.slices, replayer=MemoryReplayer(world, actor),
-                now_ms=lambda: world.now_ms, staging=Staging(chunk=rng.choice([1, 31])),
-            )  # fmt: skip
+                _context(world),
+                opened=opened,
+                slices=decision.slices,
+                replayer=MemoryReplayer(world, actor),
+                staging=Staging(chunk=rng.choice([1, 31])),
+            )
             actor.stop_here("next task")
-            if gating.gate(PLAIN, LAKE, opened=opened, now_ms=world.now_ms, slices=decision.slices).is_passed:
+            if gating.gate(_context(world), opened=opened, slices=decision.slices).is_passed:
                 actor.stop_here("next task")
-                scheduling.publish_task(
-                    PLAIN, LAKE, opened=opened, who=actor.name, now_ms=world.now_ms, slices=decision.slices
-                )
+                scheduling.publish_task(_context(world), opened=opened, who=actor.name, slices=decision.slices)
             return
+
+
+def _context(world: World) -> RequestContext:
+    """Return the context of a task of the plain pipeline."""
+    return world.request_context(world.running(), SPECS[0])
 
 
 def _planned(world: World, kind: str, name: str, *, end: int) -> Decision:
     """Return the decision of a plan task. `name` is the id of the DAG run, the same in every retry."""
-    end_ms, now_ms = FIRST_MS + end * DAY_MS, world.now_ms
+    end_ms = FIRST_MS + end * DAY_MS
     if kind == "scheduled":
-        return scheduling.plan_scheduled(
-            PLAIN, LAKE, interval_end_ms=end_ms, now_ms=now_ms, who="airflow", lease_id=name
-        )
+        return scheduling.plan_scheduled(_context(world), interval_end_ms=end_ms, who="airflow", lease_id=name)
     if kind == "backfill":
         return plan_backfill_interval(
-            PLAIN, LAKE, interval_ms=(end_ms - DAY_MS, end_ms), now_ms=now_ms, who="airflow", lease_id=name
+            _context(world), interval_ms=(end_ms - DAY_MS, end_ms), who="airflow", lease_id=name
         )
     asked = Asked(
         from_ms=FIRST_MS, to_ms=end_ms, who="ann", reason="by hand", lease_id=name,
         if_open=IfOpen.REPLACE if int(name, 16) % 3 else IfOpen.WAIT,
     )  # fmt: skip
-    return scheduling.plan_by_hand(PLAIN, LAKE, asked=asked, now_ms=now_ms)
+    return scheduling.plan_by_hand(_context(world), asked=asked)
 
 
 def decide(world: World, actor: Actor, rng: Random) -> None:

@@ -13,9 +13,7 @@ from random import Random
 import pytest
 
 from jobs.ledger.view import LedgerView, Request
-from jobs.orchestration import scheduling
 from jobs.orchestration.requests import Staging, run_request
-from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning import lease_keeping
 from jobs.planning.request_context import Asked, IfOpen, RequestContext
 from jobs.publishing.cleaning import clean
@@ -142,13 +140,8 @@ def simulated(world: World) -> Iterator[None]:
         world.running().stop_here("compare rows")
         return judged_by_hash(view, request)
 
-    def context_in(pipeline: Pipeline, _lake: object, **_options: object) -> RequestContext:
-        return world.request_context(world.running(), SPECS[0] if pipeline == PLAIN else SPECS[1])
-
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("jobs.publishing.judging.judged_checks_of", judged)
-        patch.setattr(scheduling, "open_request_context", context_in)
-        patch.setattr("jobs.orchestration.gating.open_request_context", context_in, raising=False)
         patch.setattr(lease_keeping, "threading", SimulatedThreading(world))
         yield
 

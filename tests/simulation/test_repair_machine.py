@@ -31,10 +31,11 @@ from jobs.orchestration.late_repair import asked_for, repairing
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.repair_range import repair_of
 from jobs.orchestration.requests import Staging, run_request
-from jobs.orchestration.scheduling import Replay, leave_staged, publish_task, replay
+from jobs.orchestration.scheduling import Replay, publish_task, replay
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.retention import RetentionGrammar
 from jobs.pipeline.slices import slice_grid, slices_between
+from jobs.planning.lease_keeping import release
 from jobs.planning.published_spec import on_published_spec
 from jobs.planning.request_context import Asked, IfOpen, RequestContext, open_request_context
 from jobs.planning.steps import Ask, Reason
@@ -301,7 +302,10 @@ class RepairMachine(RuleBasedStateMachine):
         interval_ms = day_start_ms(day), day_start_ms(day + 1)
         try:
             planned = plan_backfill_interval(
-                self.pipeline, work.lake, interval_ms=interval_ms, now_ms=self.now_ms, who=WHO, lease_id=f"{day}"
+                open_request_context(self.pipeline, work.lake, now_ms=lambda: self.now_ms),
+                interval_ms=interval_ms,
+                who=WHO,
+                lease_id=f"{day}",
             )
         except RequestError as error:
             self._note_refusal(error)
@@ -316,15 +320,22 @@ class RepairMachine(RuleBasedStateMachine):
         start = own if is_own else self._start(day, spec, _first_day(work))
         fresh = None if start is None else self._after(start, range(day, day + 1))
         replay(
-            self.pipeline, work.lake, opened=opened, slices=planned.slices, replayer=replayer,
-            now_ms=lambda: self.now_ms,
-        )  # fmt: skip
+            open_request_context(self.pipeline, work.lake, now_ms=lambda: self.now_ms),
+            opened=opened,
+            slices=planned.slices,
+            replayer=replayer,
+        )
         assert fresh is not None, "a request without a start was not refused"
         self._take_in(fresh, may_publish=False)
         if publishes:
-            publish_task(self.pipeline, work.lake, opened=opened, who=WHO, now_ms=self.now_ms, slices=planned.slices)
+            publish_task(
+                open_request_context(self.pipeline, work.lake, now_ms=lambda: self.now_ms),
+                opened=opened,
+                who=WHO,
+                slices=planned.slices,
+            )
         else:
-            leave_staged(self.pipeline, work.lake, opened=opened, now_ms=self.now_ms)
+            release(open_request_context(self.pipeline, work.lake, now_ms=lambda: self.now_ms), opened)
         self._take_in({}, may_publish=publishes)
 
     @rule(publishes=st.booleans(), death=DEATHS)

@@ -153,14 +153,18 @@ def late(work: RequestContext) -> Sequence[int]:
 def of_airflow(work: RequestContext, day: int) -> Planned:
     """Plan and replay one day as a DAG run of Airflow's own backfill."""
     planned = plan_backfill_interval(
-        work.pipeline, work.lake, interval_ms=(FIRST_MS + day * DAY_MS, FIRST_MS + (day + 1) * DAY_MS),
-        now_ms=NOW_MS, who="airflow", lease_id=f"day {day}",
-    )  # fmt: skip
+        open_request_context(work.pipeline, work.lake, now_ms=lambda: NOW_MS),
+        interval_ms=(FIRST_MS + day * DAY_MS, FIRST_MS + (day + 1) * DAY_MS),
+        who="airflow",
+        lease_id=f"day {day}",
+    )
     assert isinstance(planned, Planned)
     replay(
-        work.pipeline, work.lake, opened=planned.opened, slices=planned.slices, replayer=replayed,
-        now_ms=lambda: NOW_MS,
-    )  # fmt: skip
+        open_request_context(work.pipeline, work.lake, now_ms=lambda: NOW_MS),
+        opened=planned.opened,
+        slices=planned.slices,
+        replayer=replayed,
+    )
     return planned
 
 
@@ -168,5 +172,8 @@ def published_by_airflow(work: RequestContext, day: int) -> PublicationAttempt:
     """Return what one DAG run of Airflow's own backfill publishes."""
     planned = of_airflow(work, day)
     return publish_task(
-        work.pipeline, work.lake, opened=planned.opened, who="airflow", now_ms=NOW_MS, slices=planned.slices
+        open_request_context(work.pipeline, work.lake, now_ms=lambda: NOW_MS),
+        opened=planned.opened,
+        who="airflow",
+        slices=planned.slices,
     )

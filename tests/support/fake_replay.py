@@ -191,10 +191,7 @@ def spark_task(
     work: RequestContext, planned: Replay | Order, replayer: Replayer | None = None, *, staging: Staging | None = None
 ) -> None:
     """Do the work of the Spark task of a DAG run, by default with a fake replayer."""
-    replay(
-        work.pipeline, work.lake, opened=planned.opened, slices=planned.slices, replayer=replayer or FakeReplayer(),
-        now_ms=work.ledger.now_ms, staging=staging,
-    )  # fmt: skip
+    replay(work, opened=planned.opened, slices=planned.slices, replayer=replayer or FakeReplayer(), staging=staging)
 
 
 def _totals(order: ReplayOrder, rows: Sequence[dict[str, object]]) -> dict[str, int]:

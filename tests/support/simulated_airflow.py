@@ -18,6 +18,7 @@ from jobs.lake.lake import Lake
 from jobs.orchestration import dag_orders, scheduling
 from jobs.orchestration.requests import Staging
 from jobs.pipeline.files import load_file
+from jobs.planning.request_context import open_request_context
 from jobs.planning.watching import read_watch, sign_of
 from jobs.replay.orders import Replayer
 from jobs.review import links
@@ -234,9 +235,12 @@ class SimulatedAirflow:
             return task.execute(context)
         order = dag_orders.read_order(run.results["plan"])
         scheduling.replay(
-            load_file(Path(order.pipeline)), self.lake, opened=order.opened, slices=order.slices,
-            replayer=self.replayer, now_ms=lambda: self.clock.ms, staging=Staging(chunk=1),
-        )  # fmt: skip
+            open_request_context(load_file(Path(order.pipeline)), self.lake, now_ms=lambda: self.clock.ms),
+            opened=order.opened,
+            slices=order.slices,
+            replayer=self.replayer,
+            staging=Staging(chunk=1),
+        )
         return None
 
     def _fail(self, run: Run, task: Any, error: BaseException) -> None:  # noqa: ANN401

@@ -17,8 +17,12 @@ from jobs.pipeline.files import load_pipeline
 from jobs.planning.request_context import Asked, open_request_context
 from jobs.replay.replayer import replay_chunk
 from jobs.review import links
+from jobs.review.report.model import build_model
+from jobs.review.report.page import render
+from jobs.review.report.rows import ReportRows
 from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, day_ms, sales
 from tests.support.no_spark import threads
+from tests.support.report_rows import blizzard, many_days
 from tests.ui.person import browser
 
 pytestmark = pytest.mark.ui
@@ -93,6 +97,27 @@ def test_on_a_phone_nothing_is_wider_than_the_screen_and_no_field_is_cut_off(sit
     found = {path: cut for path in _paths(site) if (cut := _opened(page, site, path).evaluate(CUT_OFF))}
     page.close()
     assert found == {}
+
+
+SMALL = """() => [...document.querySelectorAll("svg text:not(.sign)")]
+  .map(one => [one.textContent, parseFloat(getComputedStyle(one).fontSize) * one.getScreenCTM().a])
+  .filter(([_, size]) => size < 10)"""
+"""Returns the texts of drawings that are too small to be read, and their size. A sign in a cell is also its colour."""
+
+
+@pytest.mark.parametrize("rows", [blizzard(), many_days(900), many_days(400, every_ms=3_600_000)])
+def test_the_report_fits_a_phone_and_its_drawings_can_be_read(
+    running: Browser, tmp_path: Path, rows: ReportRows
+) -> None:
+    """Days of a month, days of years, and slices of an hour."""
+    file = tmp_path / "report.html"
+    file.write_text(render(build_model(rows)), encoding="utf-8")
+    page = running.new_page(viewport=PHONE)
+    page.goto(file.as_uri())
+    assert (page.evaluate(CUT_OFF), page.evaluate(SMALL)) == ([], [])
+    curves = page.evaluate("[...document.querySelectorAll('svg.spark')].map(one => one.getBoundingClientRect().width)")
+    assert min(curves) >= 200
+    page.close()
 
 
 @pytest.mark.parametrize("theme", ["dark", "light", None])

@@ -281,7 +281,6 @@ class AtlasOperator:
         return None if self._is_event_time else self._open.next_ms()
 
     def drain(self) -> list[Output]:
-        """Return the outputs since the last call, in the order in which they were emitted."""
         outputs, self._outputs = self._outputs, []
         return outputs
 

@@ -135,7 +135,6 @@ class AtlasSpec:
         return identity[1:]
 
     def build(self, groups: KeyGroupRange | None = None) -> AtlasOperator:
-        """Return a fresh operator that owns `groups`, by default all key groups."""
         return AtlasOperator(self._windowing(), groups)
 
     def state_rules(self) -> StateRules:

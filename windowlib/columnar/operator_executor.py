@@ -135,7 +135,6 @@ class OperatorExecutor:
         self._fates[ASSIGNED].merge(read)
 
     def end_slice(self) -> Emission:
-        """Take the remaining steps of the current slice, and begin the next slice."""
         self._begin()
         self._walk.until(self._plan.steps.slice_ends[self._slice.slice_no])
         emitted = self._drain()
@@ -143,7 +142,6 @@ class OperatorExecutor:
         return emitted
 
     def state(self, keys: Int64s | None = None) -> StateColumns:  # noqa: ARG002 - it does not number touched keys
-        """Return the checkpoint after the slice that ended."""
         by_table: dict[str, list[tuple[object, ...]]] = {}
         for name, values in self._state.rows(self._operator.snapshot()):
             by_table.setdefault(name, []).append(values)
@@ -156,7 +154,6 @@ class OperatorExecutor:
         """Return None: an operator does not report the keys whose state changed."""
 
     def key_numbers(self, rows: pa.Table) -> Int64s:
-        """Return the number of each row's key."""
         numbers, names = self._numbers, self._stored[tables.WINDOW_STATE].keys
         columns = [plain_values(rows[name].combine_chunks()) for name in names]
         keys = zip(*columns, strict=True) if columns else repeat((), rows.num_rows)
@@ -164,7 +161,6 @@ class OperatorExecutor:
         return np.fromiter(key_numbers, dtype=np.int64, count=rows.num_rows)
 
     def take_tallies(self) -> BucketTallies:
-        """Return the tallies since the last call."""
         edges = {term: IdSum(*tally) for term, tally in self._operator.take_tallies().items()}
         fates, self._fates = self._fates, {fate: IdSum() for fate in Fate}
         return BucketTallies(fates=fates, edges=edges)

@@ -81,7 +81,6 @@ class KernelExecutor:
         return self._counted(outcome)
 
     def state(self, keys: Int64s | None = None) -> StateColumns:
-        """Return the checkpoint after the slice that ended."""
         watermark_ms, opened = self._frame.clock.after(self._steps_taken), self._windows.open()
         if keys is not None:
             is_wanted = np.zeros(len(self._frame.keys), dtype=np.bool_)
@@ -90,15 +89,12 @@ class KernelExecutor:
         return self._frame.checkpoint.rows(opened, watermark_ms)
 
     def take_touched(self) -> Int64s:
-        """Return the numbers of the keys whose state may have changed since the last call."""
         return self._frame.touched.take()
 
     def key_numbers(self, rows: pa.Table) -> Int64s:
-        """Return the number of each row's key."""
         return self._frame.checkpoint.key_numbers(rows)
 
     def take_tallies(self) -> BucketTallies:
-        """Return the tallies since the last call."""
         edges = {term: ids for term, ids in sorted(self._edges.items()) if ids.count}
         fates = {fate: self._fates.get(fate, IdSum()) for fate in Fate}
         self._fates, self._edges = {}, {}

@@ -34,11 +34,9 @@ class GlobalWindows:
         """The window of each key that has one, ordered by key number."""
 
     def restore(self, opened: OpenWindows) -> None:
-        """Load the open windows of a checkpoint."""
         self._windows = opened.take(np.argsort(opened.key_code), self._frame.aggregates)
 
     def open(self) -> OpenWindows:
-        """Return the open windows."""
         return self._windows
 
     def process(self, block: RecordBlock, until_step: int, outcome: BlockOutcome) -> None:  # noqa: ARG002

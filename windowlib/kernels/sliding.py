@@ -83,14 +83,12 @@ class SlidingWindows:
         """Contents of windows before their end that are not in slices: of a checkpoint, and of exceptional records."""
 
     def restore(self, opened: OpenWindows) -> None:
-        """Load the open windows of a checkpoint."""
         aggregates = self._frame.aggregates
         is_pending = opened.end_ms - 1 > self._frame.plan.beginning.watermark_ms
         self._completed.add(opened.take(np.flatnonzero(~is_pending), aggregates))
         self._alone = opened.take(np.flatnonzero(is_pending), aggregates)
 
     def open(self) -> OpenWindows:
-        """Return the open windows."""
         aggregates, pending = self._frame.aggregates, self._alone
         if len(self._slices):
             opened = [self._windows_of(ranges) for ranges in self._ranges(None, self._frame.plan.records_per_block)]
@@ -106,7 +104,6 @@ class SlidingWindows:
         self._slices = self._joined(self._slices, new)
 
     def process(self, block: RecordBlock, until_step: int, outcome: BlockOutcome) -> None:
-        """Process a block of records and the steps before `until_step`."""
         spans = self._windows_at(block.event_time_ms)
         has_none = spans.low > spans.high
         is_usual = self._last_ms(spans.low) > block.watermark_ms

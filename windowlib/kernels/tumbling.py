@@ -32,7 +32,6 @@ class TumblingWindows:
         """Windows before their end, ordered by (start, key number)."""
 
     def restore(self, opened: OpenWindows) -> None:
-        """Load the open windows of a checkpoint."""
         aggregates = self._frame.aggregates
         is_pending = opened.end_ms - 1 > self._watermark_ms
         self._completed.add(opened.take(np.flatnonzero(~is_pending), aggregates))
@@ -41,7 +40,6 @@ class TumblingWindows:
         self._pending = opened.take(pending[order], aggregates)
 
     def open(self) -> OpenWindows:
-        """Return the open windows."""
         return OpenWindows.concat([self._pending, self._completed.windows], self._frame.aggregates)
 
     def merge(self, partials: Partials, outcome: BlockOutcome) -> None:
@@ -57,7 +55,6 @@ class TumblingWindows:
         self._pending = self._frame.one_per_window(windows)
 
     def process(self, block: RecordBlock, until_step: int, outcome: BlockOutcome) -> None:
-        """Process a block of records and the steps before `until_step`."""
         number = self.slices.numbers(block.event_time_ms)
         start_ms = number * self._size_ms + self._offset_ms
         is_behind = start_ms + (self._size_ms - 1) <= block.watermark_ms

@@ -179,7 +179,6 @@ class StormSpec:
         )
 
     def build(self, groups: KeyGroupRange | None = None) -> StormOperator:
-        """Return a fresh operator that owns `groups`, by default all key groups."""
         length, slide = self.length, self.slide
         is_covering = isinstance(length, CountLength) and isinstance(slide, CountLength) and length.count >= slide.count
         windows = Windows(

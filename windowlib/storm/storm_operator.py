@@ -146,7 +146,6 @@ class StormOperator:
             self._wait(timer.key, windowed)
 
     def next_event_timer_ms(self) -> int | None:
-        """Return the lowest watermark that has an effect, or None."""
         return self._timers.event_timers.next_ms()
 
     def next_processing_timer_ms(self) -> int | None:
@@ -155,11 +154,9 @@ class StormOperator:
 
     @property
     def watermark_ms(self) -> int:
-        """The current watermark."""
         return self._timers.watermark_ms
 
     def drain(self) -> list[Output]:
-        """Return the outputs since the last call, in the order in which they were emitted."""
         outputs = list(self._outputs)
         self._outputs.clear()
         return outputs

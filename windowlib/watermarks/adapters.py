@@ -261,7 +261,6 @@ class ManualWatermarkContext:
         return self._change_status(is_idle=True)
 
     def advance_clock(self, clock_ms: int) -> list[tuple[int, ContextEvent]]:
-        """Advance the clock to `clock_ms`. Return the events of the deadlines up to it, with their instants."""
         state, events = self.state, list[tuple[int, ContextEvent]]()
         if clock_ms < state.clock_ms:
             raise InvariantBroken(f"the driver let the clock go back from {state.clock_ms} to {clock_ms}")

@@ -27,7 +27,6 @@ class Ascending:
         return cls(int(numbers[0]), differences.astype(np.min_scalar_type(widest)))
 
     def numbers(self) -> Int64s:
-        """Return the numbers."""
         if self.differences is None:
             return np.empty(0, dtype=np.int64)
         numbers = np.empty(len(self.differences) + 1, dtype=np.int64)

@@ -69,7 +69,6 @@ class BloomFilter:
         return np.packbits(self._is_set).tobytes()
 
     def add(self, words: Words) -> None:
-        """Add keys."""
         self._is_set[self._places(words)] = True
 
     def has(self, words: Words) -> Bools:

@@ -26,7 +26,6 @@ class SliceRows:
     blocks: tuple[Block, ...] = ()
 
     def rows(self) -> int:
-        """Return the number of rows."""
         return sum(batch.rows for batch in self.shuffled)
 
 

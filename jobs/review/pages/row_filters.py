@@ -29,6 +29,7 @@ _NUMBERS: Final = {
 }
 """The numbers that a column is compared with, by the suffix of its name."""
 _UNITS_MS: Final = {"s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+_HALF: Final = Decimal("0.5")
 _Ends = tuple[Decimal, Decimal]
 
 
@@ -108,7 +109,7 @@ def _shown_texts(values: "pa.ChunkedArray", column: str) -> "pa.Array":
     if pa.types.is_nested(values.type):
         different, places = values, None
     else:
-        encoded = pa.concat_arrays(values.dictionary_encode().unify_dictionaries().chunks)
+        encoded = values.combine_chunks().dictionary_encode()
         different, places = encoded.dictionary, encoded.indices
     if len(different) > MAX_TEXTS:
         raise RangeError(
@@ -186,7 +187,8 @@ def _duration(wanted: Filter) -> _Ends | None:
         return None
     try:
         number = Decimal(amount.replace(",", ""))
-        low, high = _shown_alike(number, max(_DURATION_DIGITS, number.adjusted() + 1))  # 2,315 d has more digits
+        is_long = number.is_finite() and number.adjusted() >= _DURATION_DIGITS  # such as 2,315 d
+        low, high = (number - _HALF, number + _HALF) if is_long else _shown_alike(number, _DURATION_DIGITS)
     except InvalidOperation:
         return None
     return low * _UNITS_MS[unit], high * _UNITS_MS[unit]

@@ -157,7 +157,9 @@ class PipelineState:
             case Cause.FAILED:
                 return f"{counted(len(self.failed), 'published slice')} with failed checks"
             case Cause.CHANGED:
-                return f"{counted(self.changes.waits, 'slice')} changed"
+                waits, every = self.changes.waits, len(self.changes.slices or ())
+                some = f"{waits:,} of {counted(every, 'changed slice')} to decide"
+                return some if waits < every else f"{counted(every, 'slice')} changed"
             case Cause.LATE:
                 return "late repair proposed"
             case None:

@@ -23,7 +23,7 @@ from jobs.review.report.model import DASH, MAX_REQUESTS, ReportModel, Status, bu
 from jobs.review.report.rows import ReportRows
 from jobs.review.report.slice_calendar import months, strips
 from jobs.review.report.style import report_style
-from jobs.review.report.svg import overview, share_bar, sparkline, stacked_bar, verdict_strip
+from jobs.review.report.svg import overview, share_bar, slices_per_bar, sparkline, stacked_bar, verdict_strip
 from jobs.runs import Verdict, by_fate
 from jobs.storage import file_system, is_remote
 from windowlib.errors import RequestError
@@ -158,6 +158,7 @@ def section_values(model: ReportModel, slice_href: Callable[[str], str]) -> dict
         "months": months(model),
         "strips": strips(model),
         "overview": overview(model.lines),
+        "slices_per_bar": slices_per_bar(model.lines),
         "slice_href": slice_href,
         "statuses": {line.slice_id: line.status for line in model.lines},
         "requests": tuple(reversed(model.rows.requests))[:MAX_REQUESTS],

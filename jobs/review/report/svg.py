@@ -9,7 +9,7 @@ from markupsafe import Markup, escape
 
 from jobs.plain_text import counted
 from jobs.review.report.checks import CheckTrend, Point
-from jobs.review.report.model import SliceLine, Status, at_a_glance, total
+from jobs.review.report.model import SliceLine, Status, total
 from jobs.runs import VERDICTS, Counts, Verdict, by_fate
 
 MAX_BARS = 240
@@ -42,29 +42,31 @@ def stacked_bar(counts: Counts, *, width: int = 120, height: int = 10) -> Markup
 def overview(lines: Sequence[SliceLine], *, width: int = 1080, height: int = 170) -> Markup:
     """Return a bar chart: the records of every slice by fate, and below each bar the slice's status.
 
-    For more than 240 slices, each bar is the sum of several consecutive slices.
+    For more than 240 slices, each bar is one of several consecutive slices (`_shown_of`).
     """
     groups = _grouped(lines, MAX_BARS)
-    totals = [total(line.run.result.counts for line in group if line.run) for group in groups]
+    shown = [_shown_of(group) for group in groups]
+    totals = [total([line.run.result.counts] if line.run else []) for line in shown]
     top = max((counts.read for counts in totals), default=0) or 1
     left, bottom = 56, 40
     step, plot = (width - left) / max(len(groups), 1), height - bottom
     body = [_grid(top, left=left, width=width, plot=plot)]
-    for index, (group, counts) in enumerate(zip(groups, totals, strict=True)):
+    for index, (group, line, counts) in enumerate(zip(groups, shown, totals, strict=True)):
         x, bar = left + index * step + step * 0.08, min(step * 0.84, 46)
         x += (step * 0.84 - bar) / 2
-        body.append(f"<g><title>{escape(_group_tip(group, counts))}</title>")
+        body.append(f"<g><title>{escape(line.tip + _among(group))}</title>")
         body.append(_column(counts, x=x, bar=bar, scale=plot / top / 1.04, base=plot))
-        status = max((line.status for line in group), key=_WORST.index)
         body.append(
-            f'<rect class="s-{status.value}" x="{_n(x)}" y="{plot + 4}" width="{_n(bar)}" height="8" rx="1.5"/></g>'
+            f'<rect class="s-{line.status.value}" x="{_n(x)}" y="{plot + 4}" width="{_n(bar)}" height="8" rx="1.5"/>'
+            "</g>"
         )
         if _is_labelled(index, groups):
             label = group[0].slice_id
             is_wide = x + _CHARACTER * len(label) > width
             place, at = ("tick end", x + bar) if is_wide else ("tick", x)
             body.append(f'<text class="{place}" x="{_n(at)}" y="{height - 12}">{escape(label)}</text>')
-    many = f", {len(lines) // len(groups)} or more slices per bar" if len(groups) < len(lines) else ""
+    most = slices_per_bar(lines)
+    many = f", one bar for up to {counted(most, 'slice')}" if most > 1 else ""
     return _svg("".join(body), size=(width, height), label=f"records read per slice by fate{many}", kind="overview")
 
 
@@ -190,10 +192,18 @@ def _is_labelled(index: int, groups: Sequence[Sequence[SliceLine]]) -> bool:
     return index % every == 0 and (index + every / 2 < len(groups) or index == 0)
 
 
-def _group_tip(group: Sequence[SliceLine], counts: Counts) -> str:
-    if len(group) == 1:
-        return group[0].tip
-    return f"{group[0].slice_id} to {group[-1].slice_id}: {at_a_glance(counts)}"
+def _shown_of(group: Sequence[SliceLine]) -> SliceLine:
+    """Return the slice that stands for its group: the one with the worst status, then with the most records."""
+    return max(group, key=lambda line: (_WORST.index(line.status), line.run.result.counts.read if line.run else 0))
+
+
+def _among(group: Sequence[SliceLine]) -> str:
+    return f"; stands for {group[0].slice_id} to {group[-1].slice_id}" if len(group) > 1 else ""
+
+
+def slices_per_bar(lines: Sequence[SliceLine]) -> int:
+    """Return for how many slices at most a bar of `overview` stands."""
+    return -(-len(lines) // MAX_BARS)
 
 
 def _sampled(points: Sequence[Point]) -> list[Point]:
@@ -236,7 +246,7 @@ def _spark_label(trend: CheckTrend, values: Sequence[float]) -> str:
 
 
 def _grouped(items: Sequence[_T], most: int) -> list[Sequence[_T]]:
-    """Return at most `most` consecutive groups whose lengths differ by one at most, so that their sums compare."""
+    """Return at most `most` consecutive groups whose lengths differ by one at most."""
     groups = min(len(items), most)
     bounds = [number * len(items) // groups for number in range(groups + 1)] if groups else [0]
     return [items[start:end] for start, end in pairwise(bounds)]

@@ -9,6 +9,8 @@ from jobs.orchestration.requests import run_request
 from jobs.pipeline.models.restate import RestateGrammar
 from jobs.planning.request_context import Asked, requested_event
 from jobs.planning.restating import propose
+from jobs.publishing.decisions import cancel
+from jobs.publishing.optimistic_check import By
 from jobs.review import links
 from tests.jobs.airflow_ui.conftest import Clients, Place
 from tests.jobs.airflow_ui.fake_airflow import RUN, FakeAirflow
@@ -53,6 +55,24 @@ def test_the_card_and_the_overview_tell_the_change_and_lead_to_the_proposal(
         html = client.get(page).text
         assert TOLD in html
         assert path in html
+
+
+def test_the_card_tells_how_many_of_the_changed_slices_wait(clients: Clients, proposal: Request, place: Place) -> None:
+    """A person has declined one of two, and the sentence on the card counts both."""
+    cancel(place.work, proposal.request_id, reason="a test sale", by=By(who="ines", decision_id="1"))
+    append_day(place.lake, "2024-01-02", {"late": 1})
+    (card,) = clients("viewer").get(f"{links.PREFIX}/held.json").json()["held"]
+    assert card["title"] == "sales: 1 of 2 changed slices to decide"
+    assert card["why"].startswith("2 published days changed: 2024-01-01 … 2024-01-02")
+
+
+def test_the_page_of_a_proposal_tells_that_its_reason_is_of_the_time_when_it_was_opened(
+    clients: Clients, proposal: Request, place: Place
+) -> None:
+    append_day(place.lake, "2024-01-02", {"late": 1})
+    html = clients("viewer").get(links.request_page("sales", proposal.request_id)).text
+    assert f"When it was opened: {TOLD}" in html
+    assert "2 of 2 slices to replay" in html
 
 
 def test_the_page_of_the_proposal_shows_its_plan_and_a_click_replays_it_as_the_user(

@@ -116,7 +116,10 @@ def staged(lake: Lake) -> dag_orders.Order:
     order = dag_tasks.plan("replay", str(Path(lake.root).parent / "pipelines" / "sales.yaml"), run)
     assert isinstance(order, dag_orders.Order)
     scheduling.replay(
-        sales(), lake, opened=order.opened, slices=order.slices[:2], replayer=FakeReplayer(), now_ms=now_ms
+        open_request_context(sales(), lake, now_ms=now_ms),
+        opened=order.opened,
+        slices=order.slices[:2],
+        replayer=FakeReplayer(),
     )
     return order
 

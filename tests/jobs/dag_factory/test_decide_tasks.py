@@ -11,6 +11,8 @@ from jobs.ledger.ledger import Ledger
 from jobs.ledger.view import LedgerView
 from jobs.orchestration import dag_orders, dag_tasks, scheduling
 from jobs.orchestration.scheduling import Skip
+from jobs.planning.lease_keeping import release
+from jobs.planning.request_context import open_request_context
 from jobs.wall_clock import now_ms
 from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, sales
 from tests.support.waiving import waive_newest
@@ -75,8 +77,11 @@ class World:
         self.xcoms[run_id, "plan"] = order
         made = dag_orders.read_order(order)
         scheduling.replay(
-            sales(), self.lake, opened=made.opened, slices=made.slices, replayer=FakeReplayer(), now_ms=now_ms
-        )  # fmt: skip
+            open_request_context(sales(), self.lake, now_ms=now_ms),
+            opened=made.opened,
+            slices=made.slices,
+            replayer=FakeReplayer(),
+        )
         return made
 
     def waiver(self, request_id: str) -> dict[str, Any]:
@@ -166,7 +171,7 @@ def test_a_publication_of_the_command_line_is_told_when_the_gate_is_cleared(worl
     work = open_request_context(sales(), world.lake, now_ms=now_ms)
     waive_newest(work, HELD, reason="real", who="shell")
     dag_tasks.gate(order)
-    scheduling.leave_staged(sales(), world.lake, opened=order.opened, now_ms=now_ms())
+    release(open_request_context(sales(), world.lake, now_ms=now_ms), order.opened)
     assert publish(work, who="shell").is_published
     assert world.run("backfill_sales", "b1", "gate", FORM)
     assert world.run("backfill_sales", "b1", "publish", FORM)["changed"] == list(DAYS)
@@ -177,7 +182,7 @@ def test_a_refused_decision_leaves_why_for_the_pages(world: World) -> None:
     from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
     order = world.backfill("b1")
-    scheduling.leave_staged(sales(), world.lake, opened=order.opened, now_ms=now_ms())
+    release(open_request_context(sales(), world.lake, now_ms=now_ms), order.opened)
     stale = world.waiver(order.request_id)
     world.run("decide_sales", "d1", "decide", world.waiver(order.request_id) | {"action": "waive"})
     with pytest.raises(AirflowSkipException, match="waived: 2024-01-02"):
@@ -194,7 +199,7 @@ def test_a_refused_decision_leaves_why_for_the_pages(world: World) -> None:
 
 def test_a_rollback_sends_an_event_for_each_slice_that_readers_see_otherwise(world: World) -> None:
     order = world.backfill("b1")
-    scheduling.leave_staged(sales(), world.lake, opened=order.opened, now_ms=now_ms())
+    release(open_request_context(sales(), world.lake, now_ms=now_ms), order.opened)
     given = world.waiver(order.request_id)
     world.run("decide_sales", "d1", "decide", given)
     world.run("decide_sales", "d1", "publish", given)

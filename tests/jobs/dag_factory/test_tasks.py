@@ -104,8 +104,11 @@ def stage(lake: Lake, xcom: object) -> object:
     text = json.dumps(xcom)
     order = dag_orders.read_order(text)
     scheduling.replay(
-        sales(), lake, opened=order.opened, slices=order.slices, replayer=FakeReplayer(), now_ms=now_ms
-    )  # fmt: skip
+        open_request_context(sales(), lake, now_ms=now_ms),
+        opened=order.opened,
+        slices=order.slices,
+        replayer=FakeReplayer(),
+    )
     return json.loads(text)
 
 

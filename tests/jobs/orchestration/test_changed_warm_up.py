@@ -15,7 +15,7 @@ from jobs.orchestration.repair_proposals import propose, propose_repairs
 from jobs.orchestration.repair_range import LateRepair, repair_of
 from jobs.orchestration.restatements import plan_request
 from jobs.orchestration.scheduling import Replay
-from jobs.planning.request_context import Asked, RequestContext
+from jobs.planning.request_context import Asked, RequestContext, open_request_context
 from jobs.replay.replayer import replay_chunk
 from jobs.replay.restart import restart_before
 from jobs.runs import WarmUp
@@ -103,7 +103,7 @@ def test_a_request_of_airflow_with_a_changed_warm_up_is_refused(work: RequestCon
     request = propose(work, found, warm_up=warm_up, who="a test")
     append(Path(work.lake.root), 0, (90, 1))
     asked = Asked(from_ms=None, to_ms=None, who="a test", reason="", request_id=request.request_id, lease_id="1")
-    decision = plan_request(work.pipeline, work.lake, asked=asked, now_ms=NOW_MS)
+    decision = plan_request(open_request_context(work.pipeline, work.lake, now_ms=lambda: NOW_MS), asked=asked)
     assert isinstance(decision, Replay)
     with pytest.raises(RequestError, match=rf"the log before slice {FIRST + timedelta(days=2)}, .*\. Repair again$"):
         spark_task(work, decision, partial(replay_chunk, SESSION, sizes=SIZES))
@@ -115,7 +115,7 @@ def test_a_proposal_ends_when_its_warm_up_is_published_again(work: RequestContex
     opened = propose(work, found, warm_up=warm_up, who="a test")
     append(Path(work.lake.root), 1, (26, 78))  # late: the state after the day is the same
     assert run_days(work, 1, 2).is_published
-    propose_repairs(pipeline_of(RULE), work.lake, now_ms=NOW_MS, who="the schedule")
+    propose_repairs(open_request_context(pipeline_of(RULE), work.lake, now_ms=lambda: NOW_MS), who="the schedule")
     closed = work.ledger.view().requests[opened.request_id]
     assert closed.failure == f"slices were published again after it was opened, first {FIRST + timedelta(days=1)}"
     [proposed] = work.ledger.view().open_requests(RequestKind.REPAIR)

@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 from jobs.lake.lake import Lake
-from jobs.orchestration import dag_orders, dag_tasks, replay_job, scheduling
+from jobs.orchestration import dag_orders, dag_tasks, replay_job
 from jobs.orchestration.backfill_form import FormError
 from jobs.orchestration.dag_orders import Order
 from jobs.orchestration.dag_tasks import DagRun, Published
 from jobs.orchestration.interval_backfill import AskAirflow
 from jobs.orchestration.open_ranges import RangeTaken
 from jobs.orchestration.scheduling import Skip, Wait
+from jobs.planning.lease_keeping import release
 from jobs.planning.request_context import open_request_context
 from jobs.publishing.decisions import cancel
 from jobs.publishing.optimistic_check import By
@@ -160,7 +161,7 @@ def test_a_dag_run_with_the_run_id_of_a_deleted_one_opens_a_request_of_its_own(d
     first = dag.order("replay", **DAILY)
     if is_cancelled:
         work = open_request_context(sales(), dag.lake, now_ms=now_ms)
-        scheduling.leave_staged(work.pipeline, work.lake, opened=first.opened, now_ms=now_ms())
+        release(open_request_context(work.pipeline, work.lake, now_ms=now_ms), first.opened)
         cancel(work, first.request_id, reason="no", by=By(who="ann", decision_id="1"))
     else:
         dag.replay(first)
@@ -194,7 +195,7 @@ def test_a_backfill_with_the_run_id_of_a_deleted_one_does_not_widen_its_staged_r
     ranges = [BACKFILL | {"from": "2024-01-01", "to": end} for end in ("2024-01-03", "2024-01-05")]
     first = dag.order("backfill", run_id="load", params=ranges[0])
     dag.replay(first)
-    scheduling.leave_staged(sales(), dag.lake, opened=first.opened, now_ms=now_ms())
+    release(open_request_context(sales(), dag.lake, now_ms=now_ms), first.opened)
     with pytest.raises(RangeTaken, match=r"is open for \[2024-01-01, 2024-01-03\), 2 slices staged"):
         dag.plan("backfill", run_id="load", params=ranges[1])
     second = dag.order("backfill", run_id="load", params=ranges[1] | {"if_open": "replace"})
@@ -283,7 +284,7 @@ def test_a_try_of_a_replay_whose_request_another_one_has_settled_needs_no_person
     dag.replay(first)
     second = interval(dag, 2)
     for order in (first, second):
-        scheduling.leave_staged(sales(), dag.lake, opened=order.opened, now_ms=now_ms())
+        release(open_request_context(sales(), dag.lake, now_ms=now_ms), order.opened)
     by_hand = dag.order(
         "backfill", run_id="load", params=BACKFILL | {"from": DAYS[0], "to": until, "if_open": "replace"}
     )
@@ -431,7 +432,7 @@ def test_a_range_with_which_the_chain_cannot_begin_is_refused_in_the_words_of_th
     assert proposed(problem) == ("2024-01-02", "2024-01-05"), "after the published slice, not the whole log again"
     fresh = dag.backfill("2024-01-04", "2024-01-05", fresh=True)
     assert fresh.slices == ["2024-01-04"]
-    scheduling.leave_staged(sales(), dag.lake, opened=fresh.opened, now_ms=now_ms())
+    release(open_request_context(sales(), dag.lake, now_ms=now_ms), fresh.opened)
     assert dag.backfill(*proposed(problem)).slices == DAYS[1:4]
 
 

@@ -250,12 +250,15 @@ def test_a_dag_run_of_airflows_backfill_is_cleared_when_its_own_slices_may_pass(
     place.decide(cid, {"action": "cancel", "request_id": place.request_id, "reason": "another way"})
     for day, end in zip(DAYS, (*DAYS[1:], "2024-01-05"), strict=True):
         planned = plan_backfill_interval(
-            sales(), lake, interval_ms=(day_ms(day), day_ms(end)), now_ms=NOW_MS, who="airflow", lease_id=day,
+            open_request_context(sales(), lake, now_ms=lambda: NOW_MS),
+            interval_ms=(day_ms(day), day_ms(end)),
+            who="airflow",
+            lease_id=day,
             origin=DagRunOrigin(dag_id="replay_sales", run_id=f"backfill__{day}", slice_ids=()),
-        )  # fmt: skip
+        )
         assert isinstance(planned, scheduling.Replay)
         spark_task(place.request_context(), planned)
-        scheduling.leave_staged(sales(), lake, opened=planned.opened, now_ms=NOW_MS)
+        release(open_request_context(sales(), lake, now_ms=lambda: NOW_MS), planned.opened)
         place.request_id = planned.opened.request_id
     first = place.decide(ANN, place.waiver(slices=HELD[:1]))
     found = place.publish(ANN, first)

@@ -23,6 +23,7 @@ from jobs.orchestration.interval_backfill import plan_backfill_interval
 from jobs.orchestration.requests import run_request
 from jobs.orchestration.restatements import plan_request
 from jobs.orchestration.scheduling import Decision, Replay, Skip
+from jobs.planning.lease_keeping import release
 from jobs.planning.request_context import Asked, RequestContext, open_request_context
 from jobs.planning.suite_fingerprint import with_checks
 from jobs.planning.suites import load_checks
@@ -67,19 +68,15 @@ class Dags:
         return open_request_context(self.pipeline, self.lake, now_ms=lambda: NOW_MS)
 
     def scheduled(self, end: str) -> Decision:
-        return scheduling.plan_scheduled(
-            self.pipeline, self.lake, interval_end_ms=day_ms(end), now_ms=NOW_MS, who="the schedule"
-        )
+        return scheduling.plan_scheduled(self.work(), interval_end_ms=day_ms(end), who="the schedule")
 
     def interval(self) -> Decision:
         interval_ms = (day_ms(DAYS[0]), day_ms(DAYS[-1]))
-        return plan_backfill_interval(
-            self.pipeline, self.lake, interval_ms=interval_ms, now_ms=NOW_MS, who="a test", lease_id="interval"
-        )
+        return plan_backfill_interval(self.work(), interval_ms=interval_ms, who="a test", lease_id="interval")
 
     def by_hand(self, lease_id: str) -> Decision:
         asked = Asked(from_ms=day_ms(DAYS[0]), to_ms=day_ms(DAYS[2]), who="a test", reason="", lease_id=lease_id)
-        return scheduling.plan_by_hand(self.pipeline, self.lake, asked=asked, now_ms=NOW_MS)
+        return scheduling.plan_by_hand(self.work(), asked=asked)
 
     def replayed(self, decision: Decision, *, publish: bool = True) -> list[str]:
         """Return the slices that the tasks after a decision replay."""
@@ -87,10 +84,10 @@ class Dags:
         before, opened = len(self.replayer.orders), decision.opened
         spark_task(self.work(), decision, self.replayer)
         if publish:
-            done = scheduling.publish_task(self.pipeline, self.lake, opened=opened, who="a test", now_ms=NOW_MS)
+            done = scheduling.publish_task(self.work(), opened=opened, who="a test")
             assert done.is_published, done.why
         else:
-            scheduling.leave_staged(self.pipeline, self.lake, opened=opened, now_ms=NOW_MS)
+            release(self.work(), opened)
         return [slice_.slice_id for order in self.replayer.orders[before:] for slice_ in order.slices]
 
 
@@ -132,7 +129,7 @@ def test_a_run_that_continues_a_request_judges_its_runs_again(dags: Dags) -> Non
     assert shown is not None
     assert len(shown.stale) == 2, "the page of the request tells it"
     asked = Asked(from_ms=None, to_ms=None, who="a test", reason="", request_id=staged.opened.request_id, lease_id="2")
-    assert dags.replayed(plan_request(dags.pipeline, dags.lake, asked=asked, now_ms=NOW_MS)) == [*DAYS[:2]]
+    assert dags.replayed(plan_request(dags.work(), asked=asked)) == [*DAYS[:2]]
 
 
 def test_the_schedule_leaves_published_slices_and_takes_what_the_new_suite_lets_pass(dags: Dags) -> None:
@@ -182,11 +179,11 @@ def test_what_another_suite_has_checked_is_not_published(dags: Dags) -> None:
         "task"
     )
     with pytest.raises(RequestError, match=r"has changed since 2024-01-01, .*, or clear its replay task$"):
-        gate(dags.pipeline, dags.lake, opened=staged.opened, now_ms=NOW_MS)
-    task = scheduling.publish_task(dags.pipeline, dags.lake, opened=staged.opened, who="a test", now_ms=NOW_MS)
+        gate(dags.work(), opened=staged.opened)
+    task = scheduling.publish_task(dags.work(), opened=staged.opened, who="a test")
     assert not task.is_published
     dags.limit(100)
-    assert gate(dags.pipeline, dags.lake, opened=staged.opened, now_ms=NOW_MS).is_passed
+    assert gate(dags.work(), opened=staged.opened).is_passed
     assert publish(dags.work(), who="ann").is_published, "the suite is the one that has checked them again"
 
 
@@ -226,9 +223,7 @@ def backfilled(dags: Dags, day: int) -> Replay:
     """Play the plan and the replay of a DAG run of Airflow's own backfill."""
     interval = day_ms(DAYS[day]), day_ms(DAYS[day + 1])
     origin = DagRunOrigin(dag_id="replay_sales", run_id=f"run {day}", slice_ids=(DAYS[day],))
-    decision = plan_backfill_interval(
-        dags.pipeline, dags.lake, interval_ms=interval, now_ms=NOW_MS, who="b", lease_id=f"l{day}", origin=origin
-    )
+    decision = plan_backfill_interval(dags.work(), interval_ms=interval, who="b", lease_id=f"l{day}", origin=origin)
     assert isinstance(decision, Replay)
     spark_task(dags.work(), decision, dags.replayer)
     return decision
@@ -238,12 +233,10 @@ def test_a_slice_of_another_suite_lets_the_other_dag_runs_of_a_backfill_wait_and
     """A waiver would not help: the suite in force has not checked the slice. The text names the DAG run to clear."""
     dags.limit(40)
     first = backfilled(dags, 0)
-    assert not gate(dags.pipeline, dags.lake, opened=first.opened, now_ms=NOW_MS, slices=[DAYS[0]]).is_passed
+    assert not gate(dags.work(), opened=first.opened, slices=[DAYS[0]]).is_passed
     dags.limit(60)
     second = backfilled(dags, 1)
-    staged = scheduling.publish_task(
-        dags.pipeline, dags.lake, opened=second.opened, who="b", now_ms=NOW_MS, slices=[DAYS[1]]
-    )
+    staged = scheduling.publish_task(dags.work(), opened=second.opened, who="b", slices=[DAYS[1]])
     assert staged.waits_for == DAYS[0]
     view = dags.work().ledger.view()
     request = view.requests[first.opened.request_id]

@@ -16,7 +16,8 @@ from jobs.orchestration.repair_proposals import propose, propose_repairs
 from jobs.orchestration.repair_range import repair_of
 from jobs.orchestration.requests import run_request
 from jobs.orchestration.restatements import propose_changes
-from jobs.orchestration.scheduling import leave_staged, plan_scheduled
+from jobs.orchestration.scheduling import plan_scheduled
+from jobs.planning.lease_keeping import release
 from jobs.planning.published_spec import LOST, on_published_spec
 from jobs.planning.request_context import IfOpen, RequestContext, open_request_context
 from jobs.publishing.cleaning import clean_lake
@@ -190,7 +191,7 @@ def test_the_shared_request_of_airflows_backfill_brings_no_older_records_back(pl
     run(work, 0, 1)
 
     for day in (1, 2):
-        leave_staged(work.pipeline, work.lake, opened=of_airflow(work, day).opened, now_ms=NOW_MS)
+        release(open_request_context(work.pipeline, work.lake, now_ms=lambda: NOW_MS), of_airflow(work, day).opened)
     place.put(Put(1, 47.95, 1000))
     assert run(work, 1, 2, kind=RequestKind.RESTATEMENT).is_published
     attempt = published_by_airflow(work, 2)
@@ -406,23 +407,29 @@ def test_after_a_change_of_the_code_nothing_is_repaired_or_restated_before_a_per
     place.put(Put(0, 1), Put(0, 5), Put(1, 25), Put(1, 3, 10), Put(1, 40))
     work = place.work(more=more)
     run(work, 0, 2)
-    propose_repairs(work.pipeline, work.lake, now_ms=NOW_MS, who="airflow")
+    propose_repairs(open_request_context(work.pipeline, work.lake, now_ms=lambda: NOW_MS), who="airflow")
     [proposed] = work.ledger.view().open_requests(RequestKind.REPAIR)
     monkeypatch.setattr(fingerprints, "SEMANTICS_VERSION", fingerprints.SEMANTICS_VERSION + 1)
     place.put(Put(0, 6), Put(2, 60))
     work = place.work(more=more)
-    [told] = propose_repairs(work.pipeline, work.lake, now_ms=NOW_MS, who="airflow")
+    [told] = propose_repairs(open_request_context(work.pipeline, work.lake, now_ms=lambda: NOW_MS), who="airflow")
     assert "go on with the pipeline file: `hindcast adopt late`" in told
     assert work.ledger.view().requests[proposed.request_id].failure == LOST
-    [told] = propose_changes(work.pipeline, work.lake, now_ms=NOW_MS, who="airflow").sentences
+    [told] = propose_changes(
+        open_request_context(work.pipeline, work.lake, now_ms=lambda: NOW_MS), who="airflow"
+    ).sentences
     assert told.startswith("nothing is restated: the published chain of pipeline late is spec")
     with pytest.raises(RequestError, match="`hindcast adopt late`"):
         plan_scheduled(
-            work.pipeline, work.lake, interval_end_ms=FIRST_MS + 3 * DAY_MS, now_ms=NOW_MS, who="airflow",
-            lease_id="r", origin=None, events=lambda _since_ms: (),
-        )  # fmt: skip
+            open_request_context(work.pipeline, work.lake, now_ms=lambda: NOW_MS),
+            interval_end_ms=FIRST_MS + 3 * DAY_MS,
+            who="airflow",
+            lease_id="r",
+            origin=None,
+            events=lambda _since_ms: (),
+        )
     run(work, 0, 2, if_open=IfOpen.REPLACE)
-    propose_repairs(work.pipeline, work.lake, now_ms=NOW_MS, who="airflow")
+    propose_repairs(open_request_context(work.pipeline, work.lake, now_ms=lambda: NOW_MS), who="airflow")
     assert [request.is_proposed for request in work.ledger.view().open_requests(RequestKind.REPAIR)] == [True]
 
 
@@ -593,7 +600,9 @@ def test_records_that_the_file_leaves_out_do_not_stop_later_repairs(place: Place
     run(place.work(), 0, 8)
     more = "repair: {mode: propose, at_most_age: 36500d}\n"
     work = place.work(slices="{by: day, first: 1970-01-08}", more=more)
-    left_out, proposed = propose_repairs(work.pipeline, work.lake, now_ms=NOW_MS, who="airflow")
+    left_out, proposed = propose_repairs(
+        open_request_context(work.pipeline, work.lake, now_ms=lambda: NOW_MS), who="airflow"
+    )
     assert "log.slice.first leaves out" in left_out
     assert "1 late record of 1 slice" in proposed
     [request] = work.ledger.view().open_requests(RequestKind.REPAIR)

@@ -21,13 +21,14 @@ from jobs.orchestration.repair_proposals import propose_repairs, within_budget
 from jobs.orchestration.repair_range import LateRepair, repair_of
 from jobs.orchestration.requests import Staging, run_request
 from jobs.orchestration.restatements import BackfillStart, plan_request, to_start
-from jobs.orchestration.scheduling import Replay, leave_staged, replay
+from jobs.orchestration.scheduling import Replay, replay
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.repair import RepairGrammar
 from jobs.pipeline.slices import slices_between
 from jobs.planning.estimate import Estimate
+from jobs.planning.lease_keeping import release
 from jobs.planning.plan import Plan
-from jobs.planning.request_context import Asked, RequestContext, context_of
+from jobs.planning.request_context import Asked, RequestContext, context_of, open_request_context
 from jobs.planning.restating import request_to_continue
 from jobs.planning.steps import Ask, Reason
 from jobs.publishing.decisions import cancel, rollback
@@ -191,7 +192,9 @@ def test_a_changed_slice_is_refused_before_anything_is_replayed(tmp_path: Path) 
     told = r"1 published day changed: .*Replay the changed slices first: hindcast run late --from \S+ --to \S+$"
     with pytest.raises(RequestError, match=told):
         check_current(work, late, None)
-    [sentence] = propose_repairs(pipeline_of(rule), work.lake, now_ms=NOW_MS, who="the schedule")
+    [sentence] = propose_repairs(
+        open_request_context(pipeline_of(rule), work.lake, now_ms=lambda: NOW_MS), who="the schedule"
+    )
     assert sentence.startswith("no late repair is proposed: 1 published day changed")
     assert not work.ledger.view().open_requests()
     append(2, 3 * DAY_MS // 2, 5)
@@ -201,7 +204,7 @@ def test_a_changed_slice_is_refused_before_anything_is_replayed(tmp_path: Path) 
     killed = killed_repair(work, rule, tmp_path / "late.yaml")
     append(2, 2 * DAY_MS, 7)
     run_days(work, 2, 3)
-    propose_repairs(pipeline_of(rule), work.lake, now_ms=NOW_MS, who="the schedule")
+    propose_repairs(open_request_context(pipeline_of(rule), work.lake, now_ms=lambda: NOW_MS), who="the schedule")
     closed = work.ledger.view().requests[killed]
     assert closed.failure == f"slices were published again after it was opened, first {FIRST + timedelta(days=2)}"
     assert [request.is_proposed for request in work.ledger.view().open_requests()] == [True]
@@ -252,16 +255,21 @@ def killed_repair(work: RequestContext, rule: str, file: Path) -> str:
         raise LogError("killed")
 
     file.write_text(rule, encoding="utf-8")
-    propose_repairs(pipeline_of(rule), work.lake, now_ms=NOW_MS, who="the schedule")
+    propose_repairs(open_request_context(pipeline_of(rule), work.lake, now_ms=lambda: NOW_MS), who="the schedule")
     start = to_start(str(file), lake=work.lake.root)
     assert isinstance(start, BackfillStart)
     origin = DagRunOrigin(dag_id="backfill_late", run_id=start.run_id, slice_ids=())
     asked = Asked(from_ms=None, to_ms=None, who="a", reason="", request_id=start.conf["request"], origin=origin)
-    order = plan_request(work.pipeline, work.lake, asked=asked, now_ms=now_ms())
+    order = plan_request(open_request_context(work.pipeline, work.lake, now_ms=now_ms), asked=asked)
     assert isinstance(order, Replay)
     with pytest.raises(LogError, match="killed"):
-        replay(work.pipeline, work.lake, opened=order.opened, slices=order.slices, replayer=dies, now_ms=now_ms)
-    leave_staged(work.pipeline, work.lake, opened=order.opened, now_ms=now_ms())
+        replay(
+            open_request_context(work.pipeline, work.lake, now_ms=now_ms),
+            opened=order.opened,
+            slices=order.slices,
+            replayer=dies,
+        )
+    release(open_request_context(work.pipeline, work.lake, now_ms=now_ms), order.opened)
     assert to_start(str(file), lake=work.lake.root) == start
     return order.opened.request_id
 
@@ -363,13 +371,15 @@ def test_a_trigger_that_does_not_fire_for_late_records_is_refused(tmp_path: Path
     found = repair_of(work, from_ms=None, to_ms=None, at_most_ms=None)
     assert found.late
     rule = work.pipeline.model_copy(update={"repair": RepairGrammar.model_validate({"at_most_age": "36500d"})})
-    propose_repairs(rule, work.lake, now_ms=NOW_MS, who="the schedule")
+    propose_repairs(open_request_context(rule, work.lake, now_ms=lambda: NOW_MS), who="the schedule")
     [proposed] = work.ledger.view().open_requests()
     with pytest.raises(RequestError, match="does not fire for late records"):
         repair(work, found)
     closed = work.ledger.view().requests[proposed.request_id]
     assert (closed.is_open, "does not fire for late records" in (closed.failure or "")) == (False, True)
-    assert propose_repairs(rule, work.lake, now_ms=NOW_MS, who="the schedule") == (), "it would be refused again"
+    assert propose_repairs(open_request_context(rule, work.lake, now_ms=lambda: NOW_MS), who="the schedule") == (), (
+        "it would be refused again"
+    )
 
 
 def test_a_trigger_that_is_not_valid_with_a_lateness_does_not_stop_the_schedule(tmp_path: Path) -> None:
@@ -379,7 +389,7 @@ def test_a_trigger_that_is_not_valid_with_a_lateness_does_not_stop_the_schedule(
     with pytest.raises(RequestError, match=r"cannot be repaired, because its file is not valid .* `late` trigger"):
         repair_of(work, from_ms=None, to_ms=None, at_most_ms=None)
     rule = work.pipeline.model_copy(update={"repair": RepairGrammar.model_validate({"at_most_age": "36500d"})})
-    [sentence] = propose_repairs(rule, work.lake, now_ms=NOW_MS, who="the schedule")
+    [sentence] = propose_repairs(open_request_context(rule, work.lake, now_ms=lambda: NOW_MS), who="the schedule")
     assert sentence.startswith("no late repair is proposed: late records of pipeline late cannot be repaired")
     assert not work.ledger.view().open_requests()
 
@@ -407,7 +417,9 @@ class TestProposals:
     ) -> tuple[str, ...]:  # fmt: skip
         text = pipeline_text(windows="tumbling: {size: 2h}", bound="0s", lateness="0s")
         pipeline = pipeline_of(f"{text}repair: {{{rule}}}\n")
-        return propose_repairs(pipeline, work.lake, now_ms=NOW_MS, who="the schedule", is_again=is_again)
+        return propose_repairs(
+            open_request_context(pipeline, work.lake, now_ms=lambda: NOW_MS), who="the schedule", is_again=is_again
+        )
 
     def opened(self, work: RequestContext) -> list[Request]:
         return list(work.ledger.view().open_requests(RequestKind.REPAIR))
@@ -426,7 +438,7 @@ class TestProposals:
         assert {step.reason for step in shown.steps} <= {Reason.SPEC_CHANGED, Reason.WARM_UP}
         assert "is open" in self.proposed(work)[0]
         asked = Asked(from_ms=request.from_ms, to_ms=request.to_ms, who="a", reason="", request_id=request.request_id)
-        order = plan_request(work.pipeline, work.lake, asked=asked, now_ms=NOW_MS)
+        order = plan_request(open_request_context(work.pipeline, work.lake, now_ms=lambda: NOW_MS), asked=asked)
         assert isinstance(order, Replay)
         assert len(order.slices) == ((request.to_ms or 0) - (request.from_ms or 0)) // DAY_MS
         context, request = request_to_continue(work, request.request_id, lease_id=order.opened.lease_id)
@@ -472,5 +484,7 @@ class TestProposals:
         work = context_in(linked_lake(tmp_path / "lake", tmp_path / "log"), pipeline)
         run_days(work, 0, DAYS)
         first = repair_of(work, from_ms=None, to_ms=None, at_most_ms=None).slices[0]
-        sentences = propose_repairs(pipeline, work.lake, now_ms=NOW_MS, who="the schedule")
+        sentences = propose_repairs(
+            open_request_context(pipeline, work.lake, now_ms=lambda: NOW_MS), who="the schedule"
+        )
         assert first.start_ms == start_ms(0) or "needs the times of all earlier records" in sentences[0]

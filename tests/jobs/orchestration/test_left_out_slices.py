@@ -7,7 +7,7 @@ import pytest
 from jobs.orchestration.alerts import Event
 from jobs.orchestration.deadlines import Told, look
 from jobs.orchestration.scheduling import Replay, plan_scheduled, publish_task, replay
-from jobs.planning.request_context import RequestContext
+from jobs.planning.request_context import RequestContext, open_request_context
 from jobs.planning.standing import awaited_slice, holes, standing
 from jobs.publishing.rules import PublicationAttempt
 from jobs.review.metrics import gauges
@@ -30,19 +30,27 @@ def place(tmp_path: Path) -> Place:
 def scheduled(place: Place, work: RequestContext, *, lease_id: str) -> Replay:
     """Plan and replay what a scheduled run has to."""
     decision = plan_scheduled(
-        work.pipeline, work.lake, interval_end_ms=place.now_ms, now_ms=place.now_ms, who="s", lease_id=lease_id
+        open_request_context(work.pipeline, work.lake, now_ms=lambda: place.now_ms),
+        interval_end_ms=place.now_ms,
+        who="s",
+        lease_id=lease_id,
     )
     assert isinstance(decision, Replay)
     replay(
-        work.pipeline, work.lake, opened=decision.opened, slices=decision.slices, replayer=replayed,
-        now_ms=lambda: place.now_ms,
-    )  # fmt: skip
+        open_request_context(work.pipeline, work.lake, now_ms=lambda: place.now_ms),
+        opened=decision.opened,
+        slices=decision.slices,
+        replayer=replayed,
+    )
     return decision
 
 
 def published(place: Place, work: RequestContext, decision: Replay) -> PublicationAttempt:
     return publish_task(
-        work.pipeline, work.lake, opened=decision.opened, who="s", now_ms=place.now_ms, slices=decision.slices
+        open_request_context(work.pipeline, work.lake, now_ms=lambda: place.now_ms),
+        opened=decision.opened,
+        who="s",
+        slices=decision.slices,
     )
 
 

@@ -165,7 +165,7 @@ def by_hand(work: RequestContext, name: str, start: str, end: str, *, if_open: I
     """Return the decision of the plan task of a backfill by hand."""
     origin = DagRunOrigin(dag_id="backfill_sales", run_id=name, slice_ids=())
     wanted = replace(asked(start, end, who=name, if_open=if_open), request_id=name, origin=origin)
-    return scheduling.plan_by_hand(sales(), work.lake, asked=wanted, now_ms=NOW_MS)
+    return scheduling.plan_by_hand(work, asked=wanted)
 
 
 def replayed(work: RequestContext, decision: object) -> Replay:
@@ -176,9 +176,12 @@ def replayed(work: RequestContext, decision: object) -> Replay:
 
 def published(work: RequestContext, decision: Replay, name: str) -> None:
     done = scheduling.publish_task(
-        sales(), work.lake, opened=decision.opened, who=name, now_ms=NOW_MS, slices=decision.slices,
+        work,
+        opened=decision.opened,
+        who=name,
+        slices=decision.slices,
         publisher=f"backfill_sales/{name}",
-    )  # fmt: skip
+    )
     assert done.is_published, done.why
 
 
@@ -200,7 +203,7 @@ def test_a_dag_run_joins_the_held_request_of_its_range_after_a_correction_and_bo
 ) -> None:
     """A second DAG run for the same range does not open a second request."""
     first = replayed(work, by_hand(work, "one", DAYS[0], DAYS[4]))
-    assert not gating.gate(sales(), work.lake, opened=first.opened, now_ms=NOW_MS).is_passed
+    assert not gating.gate(work, opened=first.opened).is_passed
     with pytest.raises(RangeTaken, match="waits for a decision on 1 held slice"):
         by_hand(work, "two", DAYS[0], DAYS[4])
     correct(work)
@@ -220,9 +223,12 @@ def scheduled_and_held(work: RequestContext) -> str:
     """Publish the first two days, and let a scheduled DAG run stage the next ones, the first of which is held."""
     assert run_request(work, asked(DAYS[0], DAYS[2]), FakeReplayer()).is_published
     decision = scheduling.plan_scheduled(
-        sales(), work.lake, interval_end_ms=day_ms(DAYS[3]), now_ms=NOW_MS, who="airflow", lease_id="daily",
+        work,
+        interval_end_ms=day_ms(DAYS[3]),
+        who="airflow",
+        lease_id="daily",
         origin=DagRunOrigin(dag_id="replay_sales", run_id="scheduled__3", slice_ids=()),
-    )  # fmt: skip
+    )
     replayed(work, decision)
     release(work, Opened(request_id="daily", lease_id="daily"))
     assert request_of(work, "daily").runs.keys() == {HELD}
@@ -239,7 +245,7 @@ def test_a_backfill_that_replaces_a_held_scheduled_request_turns_its_dag_run_gre
     published(work, mine, "mine")
     view = work.ledger.view()
     assert {one.run_id for one in settled_runs(view, "mine")} == {"mine", "scheduled__3"}
-    gate = gating.gate(sales(), work.lake, opened=Opened(request_id=daily, lease_id=daily), now_ms=NOW_MS)
+    gate = gating.gate(work, opened=Opened(request_id=daily, lease_id=daily))
     assert gate.is_passed
     assert gate.why == f"request daily is settled by publication {view.publications[-1].seq} of mine"
 

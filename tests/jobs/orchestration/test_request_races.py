@@ -271,29 +271,27 @@ def test_a_process_whose_request_another_has_published_returns_the_published_run
 # --- 15: rollback -----------------------------------------------------------------------------------------------------
 
 
-def scheduled(work: RequestContext, clock: Clock) -> Decision:
-    return scheduling.plan_scheduled(
-        work.pipeline, work.lake, interval_end_ms=day_ms("2024-01-06"), now_ms=clock.now_ms, who="airflow"
-    )
+def scheduled(work: RequestContext) -> Decision:
+    return scheduling.plan_scheduled(work, interval_end_ms=day_ms("2024-01-06"), who="airflow")
 
 
-def test_a_rollback_holds_the_chain_until_a_person_publishes(work: RequestContext, clock: Clock) -> None:
+def test_a_rollback_holds_the_chain_until_a_person_publishes(work: RequestContext) -> None:
     run(work, "2024-01-01", "2024-01-03")
     outcome = run_request(work, asked("2024-01-03", "2024-01-04"), FakeReplayer())
     newest = work.ledger.view().publications[-1].seq
     rollback(work, newest, reason="too early", who="ann")
-    decision = scheduled(work, clock)
+    decision = scheduled(work)
     assert isinstance(decision, Skip)
     assert f"ann rolled back publication {newest} (too early)" in decision.why
-    assert isinstance(Dag(work, clock).decided("2024-01-03", "2024-01-04"), Skip)
+    assert isinstance(Dag(work).decided("2024-01-03", "2024-01-04"), Skip)
     again = publish_request(work, outcome.request_id, who="ann")
     assert again.is_published
     assert not again.is_seen_already
     assert list(work.ledger.view().published) == DAYS[:3]
-    assert isinstance(scheduled(work, clock), Replay)
+    assert isinstance(scheduled(work), Replay)
 
 
-def test_after_resume_the_schedule_continues(work: RequestContext, clock: Clock) -> None:
+def test_after_resume_the_schedule_continues(work: RequestContext) -> None:
     with pytest.raises(RequestError, match="is not held"):
         resume(work, reason="why not", who="ann")
     run(work, "2024-01-01", "2024-01-03")
@@ -301,7 +299,7 @@ def test_after_resume_the_schedule_continues(work: RequestContext, clock: Clock)
     with pytest.raises(RequestError, match="needs a reason"):
         resume(work, reason=" ", who="ann")
     assert resume(work, reason="it was right", who="bob").who == "ann"
-    decision = scheduled(work, clock)
+    decision = scheduled(work)
     assert isinstance(decision, Replay)
     assert decision.slices[0] == DAYS[0]
 
@@ -397,10 +395,8 @@ def test_a_request_that_is_worked_on_is_not_published_by_another_process(work: R
     assert "is being worked on by process" in publication.why
 
 
-def test_a_shared_request_is_not_published_while_another_dag_run_works_on_it(
-    work: RequestContext, clock: Clock
-) -> None:
-    dag = Dag(work, clock)
+def test_a_shared_request_is_not_published_while_another_dag_run_works_on_it(work: RequestContext) -> None:
+    dag = Dag(work)
     first = dag.planned("2024-01-01", "2024-01-02")
     dag.replayed(first)
     second = dag.planned("2024-01-02", "2024-01-03")
@@ -415,10 +411,10 @@ def test_a_shared_request_is_not_published_while_another_dag_run_works_on_it(
 
 
 def test_of_two_dag_runs_that_publish_a_shared_request_at_once_the_second_publishes_it(
-    work: RequestContext, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    work: RequestContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Defect: each was refused because of the other's lease, and both ended without a publication and without error."""
-    dag = Dag(work, clock)
+    dag = Dag(work)
     first, second = dag.planned("2024-01-01", "2024-01-02"), dag.planned("2024-01-01", "2024-01-03")
     dag.replayed(first)
     dag.replayed(second)
@@ -439,14 +435,11 @@ def test_of_two_dag_runs_that_publish_a_shared_request_at_once_the_second_publis
 class Dag:
     """The tasks of Airflow's own backfill."""
 
-    def __init__(self, work: RequestContext, clock: Clock) -> None:
-        self.work, self.clock = work, clock
+    def __init__(self, work: RequestContext) -> None:
+        self.work = work
 
     def decided(self, start: str, end: str) -> Decision:
-        return plan_backfill_interval(
-            self.work.pipeline, self.work.lake, interval_ms=(day_ms(start), day_ms(end)), now_ms=self.clock(),
-            who="airflow", lease_id=end,
-        )  # fmt: skip
+        return plan_backfill_interval(self.work, interval_ms=(day_ms(start), day_ms(end)), who="airflow", lease_id=end)
 
     def planned(self, start: str, end: str) -> Replay:
         decision = self.decided(start, end)
@@ -457,10 +450,7 @@ class Dag:
         spark_task(self.work, planned)
 
     def published(self, planned: Replay) -> PublicationAttempt:
-        return scheduling.publish_task(
-            self.work.pipeline, self.work.lake, opened=planned.opened, slices=planned.slices, who="airflow",
-            now_ms=self.clock(),
-        )  # fmt: skip
+        return scheduling.publish_task(self.work, opened=planned.opened, slices=planned.slices, who="airflow")
 
 
 # --- 17: commits of unknown outcome -----------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ def place(tmp_path: Path) -> Place:
 
 
 def proposed(work: RequestContext) -> ToldChanges:
-    return propose_changes(work.pipeline, work.lake, now_ms=work.ledger.now_ms(), who="schedule")
+    return propose_changes(open_request_context(work.pipeline, work.lake, now_ms=work.ledger.now_ms), who="schedule")
 
 
 def restated(work: RequestContext, *, origin: DagRunOrigin | None = None) -> ToldChanges:
@@ -53,11 +53,18 @@ def restated(work: RequestContext, *, origin: DagRunOrigin | None = None) -> Tol
         asked = Asked(
             from_ms=None, to_ms=None, who="x", reason="", request_id=told.request_id, lease_id="dag run", origin=origin
         )
-        planned = plan_request(work.pipeline, work.lake, asked=asked, now_ms=now_ms)
+        planned = plan_request(open_request_context(work.pipeline, work.lake, now_ms=lambda: now_ms), asked=asked)
         assert isinstance(planned, Replay)
         opened, slices = planned.opened, planned.slices
-        replay(work.pipeline, work.lake, opened=opened, slices=slices, replayer=replayed, now_ms=lambda: now_ms)
-        attempt = publish_task(work.pipeline, work.lake, opened=opened, who="x", now_ms=now_ms, slices=slices)
+        replay(
+            open_request_context(work.pipeline, work.lake, now_ms=lambda: now_ms),
+            opened=opened,
+            slices=slices,
+            replayer=replayed,
+        )
+        attempt = publish_task(
+            open_request_context(work.pipeline, work.lake, now_ms=lambda: now_ms), opened=opened, who="x", slices=slices
+        )
         assert attempt.is_published, attempt.why
     return told
 

@@ -9,7 +9,7 @@ import pytest
 
 from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView, Request
-from jobs.orchestration import dag_orders, dag_tasks, restatements, scheduling
+from jobs.orchestration import dag_orders, dag_tasks, restatements
 from jobs.orchestration.backfill_checks import checked_form
 from jobs.orchestration.backfill_form import FormError
 from jobs.orchestration.dag_leases import stop
@@ -20,6 +20,7 @@ from jobs.orchestration.scheduling import Skip, Wait
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning import changed_slices
 from jobs.planning.assessing import open_proposal
+from jobs.planning.lease_keeping import release
 from jobs.planning.request_context import RequestContext, open_request_context
 from jobs.planning.restating import OVERTAKEN
 from jobs.publishing.decisions import cancel, rollback
@@ -140,7 +141,7 @@ def test_runs_that_wait_for_a_slice_start_each_other_until_there_are_enough(dags
         assert isinstance(order, Order)
         assert order.follow_up is not None
         assert order.follow_up.startswith(f"waits__2024-01-07__{number}_")
-        scheduling.leave_staged(sales(), dags.lake, opened=order.opened, now_ms=now_ms())
+        release(dags.work, order.opened)
         run = DagRun(dag_id="replay_sales", run_id=order.follow_up, run_type="operator_triggered")
         order = dag_tasks.plan("replay", str(dags.file), run)
     assert isinstance(order, Order)
@@ -255,7 +256,7 @@ def test_a_failed_check_holds_an_automatic_restatement_and_no_second_one_starts(
     dags.scheduled("2024-01-06")
     order = dags.replay(dags.backfill(dags.started().conf))
     assert not dag_tasks.gate(order).is_passed
-    scheduling.leave_staged(sales(), dags.lake, opened=order.opened, now_ms=now_ms())
+    release(dags.work, order.opened)
     dags.append("2024-01-04", late=5)
     told = dags.scheduled("2024-01-06").changes
     assert f"2024-01-02: replayed by request {order.request_id[:8]}" in told
@@ -286,7 +287,7 @@ def test_an_automatic_restatement_that_has_failed_is_started_again(dags: Dags) -
     assert isinstance(order, Order)
     dags.replay(order.model_copy(update={"slices": order.slices[:1]}))
     assert restatements.to_start(str(dags.file)) == "no restatement is proposed", "its DAG run is at work"
-    scheduling.leave_staged(sales(), dags.lake, opened=order.opened, now_ms=now_ms())
+    release(dags.work, order.opened)
     dags.append("2024-01-05", late=5)
     dags.scheduled("2024-01-06")
     assert list(dags.proposed().changes) == ["2024-01-05"]
@@ -317,7 +318,7 @@ def test_a_restatement_that_was_left_and_overtaken_is_proposed_again_by_the_next
         dags.replay(order)
     dags.replayer.on_order = lambda _replay: None
     dags.append("2024-01-06", a=1)
-    scheduling.leave_staged(sales(), dags.lake, opened=order.opened, now_ms=now_ms())
+    release(dags.work, order.opened)
     overtaking = dags.replay(dags.scheduled("2024-01-07"))
     assert overtaking.changes[-1].endswith(f"replayed by request {order.request_id[:8]}"), "it can be continued"
     dag_tasks.publish(overtaking)
@@ -348,7 +349,7 @@ def test_an_overtaken_request_is_left_to_a_person_if_one_decides_it_and_hides_no
     order = dags.replay(dags.backfill(by_hand if left == "by hand" else dags.clicked(), run_id="left"))
     if left == "stopped":
         assert stop(dags.work, ("backfill_sales", "left"), who="ann") is not None
-    scheduling.leave_staged(sales(), dags.lake, opened=order.opened, now_ms=now_ms())
+    release(dags.work, order.opened)
     dags.append("2024-01-06", a=1)
     dag_tasks.publish(dags.replay(dags.scheduled("2024-01-07")))
     told = dags.scheduled("2024-01-07").changes[-1]
@@ -382,7 +383,7 @@ def test_nothing_starts_while_the_chain_is_held_or_another_request_works(dags: D
     assert isinstance(why, str)
     assert why.endswith("(ann (Airflow): by hand) works on slices of the restatement")
     assert isinstance(dags.backfill(dags.clicked()), Wait)
-    scheduling.leave_staged(sales(), dags.lake, opened=busy.opened, now_ms=now_ms())
+    release(dags.work, busy.opened)
     dags.started()
     rollback(dags.work, dags.work.ledger.view().standing[-1].seq, reason="wrong", who="ann")
     held = restatements.to_start(str(dags.file))

@@ -61,30 +61,26 @@ class Airflow:
 
     def decide(self, end: str, *, late_ms: int = 6 * HOUR) -> Decision:
         """The decision of the scheduled run that ends at midnight of a day."""
-        return scheduling.plan_scheduled(
-            sales(self.text), self.lake, interval_end_ms=day_ms(end), now_ms=day_ms(end) + late_ms, who="airflow"
-        )
+        return scheduling.plan_scheduled(self.work(day_ms(end) + late_ms), interval_end_ms=day_ms(end), who="airflow")
 
     def scheduled(self, end: str, *, late_ms: int = 6 * HOUR) -> Played:
         return self.tasks(self.decide(end, late_ms=late_ms), day_ms(end) + late_ms)
 
     def decide_backfill(self, start: str, end: str) -> Decision:
         """The decision of a DAG run of Airflow's own backfill."""
-        return plan_backfill_interval(
-            sales(self.text), self.lake, interval_ms=(day_ms(start), day_ms(end)), now_ms=LATER_MS, who="airflow"
-        )
+        return plan_backfill_interval(self.work(LATER_MS), interval_ms=(day_ms(start), day_ms(end)), who="airflow")
 
     def backfilled(self, start: str, end: str) -> Played:
         return self.tasks(self.decide_backfill(start, end), LATER_MS)
 
     def tasks(self, decision: Decision, now_ms: int) -> Played:
         assert isinstance(decision, Replay)
-        pipeline, opened, slices = sales(self.text), decision.opened, decision.slices
+        opened, slices = decision.opened, decision.slices
         spark_task(self.work(now_ms), decision, self.replayer)
-        gate = gating.gate(pipeline, self.lake, opened=opened, now_ms=now_ms, slices=slices)
+        gate = gating.gate(self.work(now_ms), opened=opened, slices=slices)
         if not gate.is_passed:
             return Played(decision=decision, gate=gate)
-        done = scheduling.publish_task(pipeline, self.lake, opened=opened, who="airflow", now_ms=now_ms, slices=slices)
+        done = scheduling.publish_task(self.work(now_ms), opened=opened, who="airflow", slices=slices)
         return Played(decision=decision, gate=gate, publication=done)
 
     @property
@@ -293,14 +289,14 @@ def test_a_backfill_by_hand_is_resumed_by_the_same_request(airflow: Airflow) -> 
     asked = Asked(
         from_ms=day_ms("2024-01-01"), to_ms=day_ms("2024-01-06"), who="ann", reason="first load", request_id="r1"
     )
-    decision = scheduling.plan_by_hand(sales(), airflow.lake, asked=asked, now_ms=LATER_MS)
+    decision = scheduling.plan_by_hand(airflow.work(LATER_MS), asked=asked)
     assert isinstance(decision, Replay)
     assert decision.opened.request_id == "r1"
-    again = scheduling.plan_by_hand(sales(), airflow.lake, asked=asked, now_ms=LATER_MS)
+    again = scheduling.plan_by_hand(airflow.work(LATER_MS), asked=asked)
     assert again == decision
     assert airflow.tasks(again, LATER_MS).is_published
     other = replace(asked, request_id="r2")
-    assert isinstance(scheduling.plan_by_hand(sales(), airflow.lake, asked=other, now_ms=LATER_MS), Skip)
+    assert isinstance(scheduling.plan_by_hand(airflow.work(LATER_MS), asked=other), Skip)
 
 
 def test_a_slice_far_in_the_past_is_refused_and_does_not_make_an_endless_chain(airflow: Airflow) -> None:
@@ -406,9 +402,11 @@ def test_an_event_of_the_producer_completes_a_slice(airflow: Airflow) -> None:
 
     def decide(*events: AssetEvent) -> Decision:
         return scheduling.plan_scheduled(
-            sales(airflow.text), airflow.lake, interval_end_ms=day_ms("2024-01-09"), now_ms=LATER_MS, who="airflow",
+            airflow.work(LATER_MS),
+            interval_end_ms=day_ms("2024-01-09"),
+            who="airflow",
             events=lambda _since_ms: events,
-        )  # fmt: skip
+        )
 
     def event(at: str, key: str | None = None, uri: str = "s3://events/sales") -> AssetEvent:
         return AssetEvent(uri=uri, at_ms=day_ms(at), key=key)

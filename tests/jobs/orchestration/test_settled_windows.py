@@ -87,7 +87,7 @@ def test_a_change_beyond_a_limit_holds_the_request_until_it_is_waived(lake: Path
     assert (found.is_published, found.stopped_by) == (False, (DAYS[2],))
     request = work.ledger.view().requests[outcome.request_id]
     opened = Opened(request_id=request.request_id, lease_id="x")
-    stopped = gate(work.pipeline, work.lake, opened=opened, now_ms=NOW_MS)
+    stopped = gate(work, opened=opened)
     assert [run.result.slice.slice_id for run in stopped.held] == [DAYS[2]]
     assert "2 of 14 windows (14.3 %), total by" in describe_stop(stopped.held[0])
     stored = [one for one in held.result.checks if one.table != SETTLED]

@@ -1,10 +1,12 @@
 """An edited `log.slice`: readers see no record twice and none never, because slices that do not fit are refused."""
 
 import json
+import shutil
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from itertools import pairwise
 from pathlib import Path
+from random import Random
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -19,8 +21,9 @@ from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView
 from jobs.orchestration.requests import run_request
 from jobs.pipeline.models.log import SliceGrammar
-from jobs.pipeline.slices import check_range, parse_bound
+from jobs.pipeline.slices import check_range, parse_bound, show_ms, slice_grid
 from jobs.planning.change_reach import with_reach
+from jobs.planning.change_sentences import told_changes
 from jobs.planning.published_spec import on_published_spec, refuse_lost
 from jobs.planning.request_context import Asked, RequestContext, open_request_context
 from jobs.planning.steps import Ask
@@ -31,6 +34,7 @@ from jobs.review.report.collect import collect_view
 from jobs.review.report.model import build_model
 from jobs.review.report.slice_calendar import months, strips
 from tests.support.fake_replay import PIPELINE, FakeReplayer, day_ms, sales
+from tests.support.fuzzing import seeds
 from windowlib.errors import RequestError, SpecError
 
 HOUR_MS = 3_600_000
@@ -140,6 +144,45 @@ def test_slices_that_do_not_fit_the_published_ones_are_refused(
     assert "Restore `log.slice`" in str(info.value)
     after = replayed(root, published, "2024-01-05", "2024-01-06")
     assert list(after.published)[: len(before.published)] == list(before.published)
+
+
+def test_no_sequence_of_edits_and_runs_publishes_slices_that_overlap(root: Path) -> None:
+    """Defect: after an adoption of another length, slices before it were published beside those of the former one."""
+    for seed in seeds(6):
+        chance, place = Random(seed), root / f"{seed}"
+        shutil.copytree(root / "event_logs", place / "event_logs")
+        outcomes = []
+        for _ in range(6):
+            every = chance.choice((3, 4, 6, 8, 12))
+            hours = sorted(chance.sample(range(0, 121, every), 2))
+            bounds = [
+                show_ms(
+                    slice_grid(work_of(place, f"by: ts, every: {every}h").pipeline), day_ms(DAYS[0]) + hour * HOUR_MS
+                )
+                for hour in hours
+            ]
+            try:
+                view = replayed(place, f"every: {every}h", *bounds)
+            except RequestError as error:
+                outcomes.append("tzdata" in str(error))
+                continue
+            slices = [view.run(run_id).result.slice for run_id in view.published.values()]
+            assert all(one.end_ms <= other.start_ms for one, other in pairwise(slices)), (seed, slices)
+        assert not any(outcomes), "no time zone is part of it"
+
+
+def test_a_cut_of_longer_slices_follows_the_published_head_where_one_of_them_begins(root: Path) -> None:
+    """Defect: the slice before was looked up by its name, which a shorter one has."""
+    replayed(root, "every: 6h", "2024-01-01T00", "2024-01-01T12")
+    view = replayed(root, "every: 12h", "2024-01-01T12", "2024-01-02T00")
+    assert [*view.published] == ["2024-01-01T00", "2024-01-01T06", "2024-01-01T12"]
+    work = work_of(root, "by: ts, every: 12h")
+    late = {"id": "late", "key": "a", "amount": 1, "at_ms": day_ms(DAYS[0]), "ts": datetime(2024, 1, 1, 7, tzinfo=UTC)}
+    write_deltalake(root / "event_logs" / "sales", pa.Table.from_pylist([late | {"day": DAYS[0]}]), mode="append")
+    told = told_changes(work, view)
+    assert told.slices == ("2024-01-01T06",)
+    assert "slice 2024-01-01T06 was published before `log.slice` was edited, so readers keep it" in told.sentences[1]
+    assert "hindcast run" not in told.sentences[1]
 
 
 @pytest.mark.parametrize("rules", [("Etc/GMT+4", "Etc/GMT+3"), ("Etc/GMT+3", "Etc/GMT+4")])

@@ -151,6 +151,30 @@ def test_a_record_that_came_after_the_run_of_its_slice_is_told_as_not_read(tmp_p
         assert (unsure.fate, "the version of the log that the run read is gone" in unsure.sentence) == ("unknown", True)
 
 
+def test_records_beside_a_delete_that_nobody_has_accepted_are_looked_up(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.put(Put(0, 1), Put(0, 5, 7))
+    work = work_of(place)
+    run(work, 0, 1)
+    DeltaTable(str(tmp_path / "log")).delete("v = 7")
+    place.put(Put(0, 6))
+    assert [told(work, record_id).fate for record_id in ("0", "2")] == ["assigned", "not read"]
+
+
+def test_of_two_equal_records_nothing_tells_which_one_the_run_has_read(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.put(Put(0, 1))
+    work = work_of(place)
+    run(work, 0, 1)
+    place.put(Put(0, 2))
+    assert told(work, "0").fate == "assigned"
+    place.count = 0
+    place.put(Put(0, 1))
+    both = told(work, "0")
+    assert [fate for fate, *_ in fates(both)] == ["unknown", "unknown"]
+    assert "has fewer records that equal it" in both.sentence
+
+
 def test_a_late_record_is_explained_although_the_log_is_gone(tmp_path: Path) -> None:
     place = Place(tmp_path)
     place.put(Put(0, 20), Put(0, 2))

@@ -50,15 +50,12 @@ class SessionWindows:
         """The number of records that the operator has processed."""
 
     def restore(self, opened: OpenWindows) -> None:
-        """Load the open sessions of a checkpoint."""
         self._opened = opened
 
     def open(self) -> OpenWindows:
-        """Return the open sessions."""
         return self._opened
 
     def process(self, block: RecordBlock, until_step: int, outcome: BlockOutcome) -> None:
-        """Process a block of records and the steps before `until_step`."""
         watermark_ms = self._frame.clock.steps.watermark_ms[self._taken : until_step]
         search, self._taken = StepSearch(watermark_ms, self._taken), until_step
         met, resting = self._apart(block)

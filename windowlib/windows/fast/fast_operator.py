@@ -67,16 +67,9 @@ class FastOperator(WindowOperator):
         return True
 
     def quiet_until_ms(self) -> int | None:
-        """Return an instant: until the watermark reaches it, `process_together` may replace `process`. None: never."""
         return self._waiting.quiet_until_ms()
 
     def process_together(self, records: RecordColumns, chosen: range) -> tuple[int, Sequence[int]]:
-        """Process the chosen records, or the first of them. `quiet_until_ms` is above all watermarks that they meet.
-
-        Returns:
-            The place after the last record, and the places of the records before it that the caller has to pass to
-            `process` afterwards, each at its own watermark. All others are processed and assigned.
-        """
         by_interval = self._waiting.add_together(records, chosen)
         self._firing.tallies.add(NEW, times(by_interval.edges, self._waiting.windows_each))
         return by_interval.end, by_interval.others
@@ -126,7 +119,6 @@ class FastOperator(WindowOperator):
         return outputs
 
     def drain_together(self) -> list[Output | OnlyPanes]:
-        """Return the outputs as `drain`, but panes that were computed together as one element."""
         if self._shared.waiting_count > self.windowing.waiting_max:
             self._shared.settle_waiting()
         outputs = self._emitted()

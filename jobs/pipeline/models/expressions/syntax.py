@@ -229,13 +229,11 @@ class _Writer:
         return f"({self.write(node.this)} in ({', '.join(map(self.write, node.expressions))}))"
 
     def between(self, node: exp.Expr) -> str:
-        """Write `between`."""
         _only(node, "this", "low", "high")
         low, high = self.write(node.args["low"]), self.write(node.args["high"])
         return f"({self.write(node.this)} between {low} and {high})"
 
     def literal(self, node: exp.Expr) -> str:
-        """Write a literal."""
         return _literal(node)
 
     def _call(self, node: exp.Expr, name: str, arguments: Sequence[exp.Expr]) -> str:
@@ -301,7 +299,6 @@ class _Writer:
         return f"{word}({self.write(node.this)} as {name}{'(' + ', '.join(parameters) + ')' if parameters else ''})"
 
     def extract(self, node: exp.Expr) -> str:
-        """Write `extract`."""
         _only(node, "this", "expression")
         part = str(node.this.this).lower()
         _check_part(part, DATE_PARTS, "extract")

@@ -54,6 +54,17 @@ def test_a_filter_keeps_the_row_whose_cell_it_is(name: str, values: list[Any], k
         assert place in kept(name, values, kind, Comparison.CONTAINS, text)
         for comparison in (Comparison.AT_LEAST, Comparison.AT_MOST) if is_ordered(kind) else ():
             assert place in kept(name, values, kind, comparison, text)
+        for comparison in (Comparison.EQUALS, Comparison.CONTAINS):
+            none = pa.table({name: pa.chunked_array([], kind)})
+            assert not filtered(none, Filter(column=name, comparison=comparison, value=text)).num_rows
+
+
+def test_a_duration_of_many_days_keeps_all_that_a_page_shows_alike() -> None:
+    day_ms = 86_400_000
+    for days in (1_000, 2_315, 10_000):
+        near = [days * day_ms + offset for offset in (1 - day_ms // 2, -1 - day_ms // 2, 0, day_ms // 2 - 1)]
+        shown = [place for place, value in enumerate(near) if cell(value, "late_by_ms") == f"{days:,} d"]
+        assert kept("late_by_ms", near, pa.int64(), Comparison.EQUALS, f"{days:,} d") == shown
 
 
 @pytest.mark.parametrize(

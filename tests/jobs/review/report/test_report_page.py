@@ -1,12 +1,13 @@
 """The page is self-contained, escaped, small, fast, and readable without colours."""
 
+import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 from typing_extensions import override
 
-from jobs.review.report.model import build_model
+from jobs.review.report.model import Status, build_model
 from jobs.review.report.page import render
 from tests.support.report_rows import blizzard, hostile, many_days, with_result
 from tests.support.timing import growth
@@ -160,6 +161,19 @@ def test_drawings_have_labels_and_statuses_have_symbols() -> None:
     assert all(image.get("role") == "img" and image.get("aria-label") for image in page.images)
     assert '<html lang="en">' in text
     assert text.count("✕") >= 4  # calendar, cards, table, legend
+
+
+def test_a_bar_for_several_slices_is_the_worst_of_them() -> None:
+    """500 slices in 240 bars: each failed slice has a bar with its own records, and no bar is a sum."""
+    model = build_model(many_days(500))
+    page = render(model)
+    assert "A bar stands for up to 3 slices" in page
+    drawing = page.partition('class="overview"')[2].partition("</svg>")[0]
+    tips = re.findall(r"<title>(.*?)</title>", drawing)
+    assert len(tips) == 240
+    bad = [line.tip for line in model.lines if line.status in {Status.FAIL, Status.ERROR, Status.WAIVED}]
+    assert len(bad) > 5
+    assert [tip for tip in bad if not any(text.startswith(f"{tip}; stands for ") for text in tips)] == []
 
 
 def test_the_table_of_slices_has_a_column_for_each_fate_so_that_rows_add_up() -> None:
