@@ -497,7 +497,9 @@ def test_an_unfinished_request_of_code_that_has_changed_names_what_goes_on(
     assert judge_publication(place.work(), view, begun).why.endswith("run it again and it continues there")
     monkeypatch.setattr(fingerprints, "SEMANTICS_VERSION", fingerprints.SEMANTICS_VERSION + 1)
     why = judge_publication(place.work(), view, begun).why
-    assert why.endswith("changed since: cancel it, or run its range again with --replace")
+    assert why.endswith(
+        "changed since: cancel it, or run its range again with `hindcast run late --from .. --to .. --replace`"
+    )
 
 
 def test_old_code_is_not_published_after_a_person_has_adopted_the_new_one(
