@@ -100,9 +100,10 @@ def _refuse_lost_files(log: LogVersion, files: Sequence[PinnedFile]) -> None:
     infos = system.get_file_info([place_of(root, file.path) for file in files]) if files else []
     lost = [file for file, info in zip(files, infos, strict=True) if info.type != pafs.FileType.File]
     if lost:
+        records = "" if lost[0].records is None else f", {counted(lost[0].records, 'record')}"
         raise LogError(
             f"version {log.version} of event log {log.uri} names {counted(len(lost), 'file')} of the range that "
-            f"{agreeing(len(lost), 'do')} not exist, first {lost[0].path} (slice {lost[0].slice_id}). "
+            f"{agreeing(len(lost), 'do')} not exist, first {lost[0].path} (slice {lost[0].slice_id}{records}). "
             "VACUUM or a person removed them. Restore them from a backup, or replay a range that does not need them"
         )
     cut = [(file, info) for file, info in zip(files, infos, strict=True) if info.size != file.bytes]
