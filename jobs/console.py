@@ -73,7 +73,7 @@ def say(*lines: str, style: str | None = None, console: Console | None = None) -
     to = console or out()
     if to.stderr and _in_json.is_set():
         for line in filter(None, lines):
-            print_json({"message": line}, is_error=True)
+            complain_json({"message": line})
         return
     wrap = to.stderr and sys.stderr.isatty()
     for line in lines:
@@ -85,9 +85,14 @@ def complain(*lines: str) -> None:
     say(*lines, console=err())
 
 
-def print_json(value: object, *, indent: int | None = None, is_error: bool = False) -> None:
-    """Print one JSON value on one line, or indented and sorted by key, on standard output or standard error."""
-    click.echo(escaped_json(value, indent=indent), err=is_error)
+def complain_json(value: object) -> None:
+    """Print one JSON value on one line of standard error."""
+    click.echo(escaped_json(value), err=True)
+
+
+def print_json(value: object, *, indent: int | None = None) -> None:
+    """Print one JSON value on one line of standard output, or indented and sorted by key."""
+    click.echo(escaped_json(value, indent=indent))
 
 
 def print_table(

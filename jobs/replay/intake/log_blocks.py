@@ -20,6 +20,7 @@ from jobs.disk_errors import disk_problem
 from jobs.lake.conforming import conformed, stored_names
 from jobs.lake.damage import REMOTE_ADVICE, one_line
 from jobs.lake.parquet_files import open_parquet
+from jobs.plain_text import counted
 from jobs.replay.groups import ARRAY_BYTES, joined
 from jobs.replay.intake.blocks import Block
 from jobs.replay.intake.order_keys import comparable, sorted_rows
@@ -197,9 +198,10 @@ class LogColumns:
                 yield own if needed is columns else own.select([*(columns or ()), *hidden])
         if kept != block.records:
             raise LogError(
-                f"file {block.named} of event log {self.uri} holds {kept:,} records, but by its statistics version "
-                f"{self.version} has {block.records:,} there: a data file was damaged or exchanged, or records were "
-                "deleted in place. Restore the file from a backup, or replay a copy of the log made afresh"
+                f"file {block.named} of event log {self.uri} holds {counted(kept, 'record')}, but by its "
+                f"statistics version {self.version} has {block.records:,} there: a data file was damaged or "
+                "exchanged, or records were deleted in place. Restore the file from a backup, or replay a copy of the "
+                "log made afresh"
             )
 
     def _rows_at_once(self, footer: pq.FileMetaData, columns: AbstractSet[str], *, is_joined: bool) -> int:

@@ -638,7 +638,7 @@ def test_a_repair_leaves_slices_with_another_spec_as_they_are(place: Place) -> N
     before = [edited.ledger.view().published[f"1970-01-0{day}"] for day in range(5, 9)]
     wanted = repair_of(edited, from_ms=None, to_ms=None, at_most_ms=None)
     assert (wanted.records, wanted.others) == (1, 1)
-    assert wanted.stays_late == "1 late record of slices with another spec than the published head stay late."
+    assert wanted.stays_late == "1 late record of slices with another spec than the published head stays late."
     repair(edited)
     assert [edited.ledger.view().published[f"1970-01-0{day}"] for day in range(5, 9)] == before
     assert late(edited) == [0, 1, 0, 0, 0, 0, 0, 0]
