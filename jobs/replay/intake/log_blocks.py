@@ -128,7 +128,7 @@ class LogColumns:
             )
 
     def bytes_of(self, block: Block) -> int:
-        """Return about how many bytes the records of a file take in memory, by its footer.
+        """Return about how many bytes the records of a block take in memory, by the footer of its file.
 
         Raises:
             LogError: the file cannot be read.
@@ -137,7 +137,7 @@ class LogColumns:
         return sum(max(chunk.total_uncompressed_size, chunk.num_values * _width(chunk)) for chunk in chunks)
 
     def has_all(self, block: Block, names: Sequence[str]) -> bool:
-        """Return whether the footer of a file says that it has these columns, without a null.
+        """Return whether the footer of a file says that a block has these columns, without a null.
 
         Raises:
             LogError: the file cannot be read.
@@ -146,10 +146,11 @@ class LogColumns:
         return all({*names} <= {chunk.path_in_schema for chunk in own if _is_filled(chunk)} for own in groups)
 
     def _chunks(self, block: Block) -> list[list[pq.ColumnChunkMetaData]]:
-        """Return what the footer of a file has about each row group: its columns."""
+        """Return what the footer of a file has about each row group of a block: its columns."""
         with self.reading(block):
             footer = self._open(block).metadata
-            groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+            every = range(footer.num_row_groups) if block.row_groups is None else block.row_groups
+            groups = [footer.row_group(number) for number in every]
             return [[group.column(at) for at in range(footer.num_columns)] for group in groups]
 
     def _stored(self, block: Block, columns: Sequence[str] | None, hidden: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -281,7 +282,7 @@ def _owners(path: str) -> Iterator[str]:
 def _taken(batches: Sequence[pa.RecordBatch], numbers: pa.Array) -> pa.RecordBatch:
     """Return rows by their numbers over all batches, in the order of the numbers."""
     if len(batches) == 1:
-        return batches[0].take(numbers)
+        return pc.take(batches[0], numbers, boundscheck=False)
     asked = numbers.to_numpy().astype(np.int64)
     order = np.argsort(asked)
     starts = np.cumsum([0, *(rows.num_rows for rows in batches)])
