@@ -13,6 +13,7 @@ from typing import Final
 
 from jobs.durations import format_duration
 from jobs.lake.log_match import Match, compare_coordinates, match_input
+from jobs.lake.log_version import NO_COMMITS
 from jobs.ledger.view import LedgerView, Request, RequestKind
 from jobs.pipeline.models.restate import RestateGrammar
 from jobs.pipeline.slices import slice_at, slice_grid
@@ -108,7 +109,7 @@ def assess(
     slices = [assessor.assessed(change) for change in changed]
     new = [assessed for assessed in slices if is_wanted(assessed, proposal)]
     if len(new) > rule.at_most_slices:
-        why = f"{counted(len(new), 'slice')} have changed, and restate.at_most_slices is {rule.at_most_slices:,}"
+        why = f"{counted(len(new), 'slice', 'have')} changed, and restate.at_most_slices is {rule.at_most_slices:,}"
         slices = [replace(each, why_not=why) if not each.why_not and each.request is None else each for each in slices]
     return Restating(assessed=tuple(slices), proposal=proposal)
 
@@ -250,6 +251,12 @@ def _other_log(work: RequestContext, change: ChangedSlice) -> str:
     then, now = change.run.result.log, change.now
     if change.is_of_other_table:
         return "the log is another table than the one that its run has read"
+    seen = [sighting.log for sighting in change.run.sightings if sighting.is_equal]
+    read = max(log.version for log in seen if log.table_id == now.table_id)
+    if now.since != NO_COMMITS and now.version < read:
+        return (
+            f"the log is at version {now.version}, and its run has read version {read}: an earlier state was restored"
+        )
     has_fewer = now.records < then.records or now.earlier_records < then.earlier_records
     if work.pipeline.log.format == "parquet" and has_fewer:
         return "the log has fewer records than its run has read, and without commits, it does not tell why"
