@@ -1,6 +1,7 @@
 """The message that the published spec is lost names only commands that go on with the chain."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,11 @@ from jobs.lake.log_version import LogPlace
 from jobs.ledger.projection import project
 from jobs.pipeline.slices import slices_between
 from jobs.planning import published_spec
+from jobs.planning.chains import chain_before
+from jobs.planning.log_state import LogState
 from jobs.planning.published_spec import _log, on_published_spec, why_lost
 from jobs.planning.request_context import open_request_context
+from jobs.runs import WarmUp
 from tests.jobs.planning.test_plan import coordinates
 from tests.support.fake_replay import PIPELINE, append_day, day_ms, sales
 from tests.support.ledger_chains import published_chain
@@ -102,3 +106,20 @@ def test_a_log_that_was_moved_is_read_there_although_another_edit_is_not_adopted
         edited = edited.replace("  order: [amount]\n", "")
     used = _log(sales(), sales(edited))
     assert (used.table, used.format, used.order) == (place, "delta", sales().log.order)
+
+
+def test_a_chain_that_goes_on_from_another_spec_begins_again_as_it_did() -> None:
+    """Defect: after an adoption, a restatement of its first slice was proposed, and refused each time."""
+    adopted = sales(PIPELINE.replace("{sum: amount}", "{max: amount}"))
+    slices = slices_between(adopted, day_ms("2024-01-01"), day_ms("2024-01-04"))
+    warm_up = WarmUp(first=slices[1], fingerprint="w" * 64)
+    after = published_chain(adopted, slices[2:], log=coordinates(), warm_up=warm_up)
+    events = [
+        *published_chain(sales(), slices[:2], log=coordinates()),
+        *(replace(event, request_id="q") for event in after),
+    ]
+    view = project([replace(event, seq=seq) for seq, event in enumerate(events, start=1)], version=9)
+    start = chain_before(
+        adopted, view, LogState(version=9, coordinates={}, first_data=slices[0]), first=slices[2], is_fresh=False
+    )
+    assert start.warm_up == warm_up
