@@ -112,44 +112,23 @@ def chain_before(
     """
     if is_fresh:
         return ChainStart(note=f"the chain begins at {first.slice_id} (--fresh)")
-    before = _slice_before(pipeline, view, first, request_id=request_id)
+    before, request = previous_slice(slice_grid(pipeline), first), view.requests.get(request_id or "")
+    if before is not None and request is not None and before.slice_id in request.runs:
+        note = f"continues from {before.slice_id} of the same request"
+        return ChainStart(before=view.run(request.runs[before.slice_id]).checkpoint, note=note)
+    if (earlier := run_before(view, first)) is not None:
+        before = earlier.result.slice  # the file may begin later than it did, or cut the log in another way
     if before is None:
         return ChainStart(note=f"the chain begins at {first.slice_id}, the first slice of the pipeline")
-    request = view.requests.get(request_id or "")
-    own = request.runs.get(before.slice_id) if request else None
-    if own is not None:
-        note = f"continues from {before.slice_id} of the same request"
-        return ChainStart(before=view.run(own).checkpoint, note=note)
     published, spec = view.published_chain_run(before.slice_id), spec_fingerprint(pipeline)
     if published is not None and published.result.spec_fingerprint == spec:
         return ChainStart(before=published.checkpoint, note=f"continues from {before.slice_id}, as published")
-    start = (
-        _at_the_beginning(view, log, first=first, spec=spec)
-        if published is None
-        else _after_another_spec(view, first=first, spec=spec)
-    )
-    if start is not None:
+    begun = view.published_chain_run(first.slice_id)
+    if published is not None and begun is not None and begun.result.spec_fingerprint == spec:
+        return _as_begun(view, begun)
+    if published is None and (start := _at_the_beginning(view, log, first=first, spec=spec)) is not None:
         return start
     raise ChainError(_gap(pipeline, view, log, first=first, before=before, published=published))
-
-
-def _slice_before(pipeline: Pipeline, view: LedgerView, first: Slice, *, request_id: str | None) -> Slice | None:
-    """Return the slice before the first one of a range; None if there is none.
-
-    Unless the request has it, it is the published one that ends there: the file may begin later than it did, or cut the
-    log in another way.
-    """
-    before, request = previous_slice(slice_grid(pipeline), first), view.requests.get(request_id or "")
-    earlier = run_before(view, first)
-    if earlier is None or (before is not None and request is not None and before.slice_id in request.runs):
-        return before
-    return earlier.result.slice
-
-
-def _after_another_spec(view: LedgerView, *, first: Slice, spec: str) -> ChainStart | None:
-    """Return the start of the chain that goes on from another spec at a slice, as it did when published, if it did."""
-    begun = view.published_chain_run(first.slice_id)
-    return None if begun is None or begun.result.spec_fingerprint != spec else _as_begun(view, begun)
 
 
 def _at_the_beginning(view: LedgerView, log: LogState, *, first: Slice, spec: str) -> ChainStart | None:
