@@ -17,6 +17,7 @@ from jobs.planning.request_context import IfOpen, RequestContext
 from jobs.planning.steps import Ask, Reason, Step
 from jobs.planning.suite_fingerprint import with_checks
 from jobs.publishing.chain_rules import was_begun_fresh
+from jobs.publishing.publication_warnings import publication_warnings
 from jobs.review.pages.state import OpenRequest, open_request
 from jobs.runs import Slice
 
@@ -65,12 +66,12 @@ def backfill_plan(work: RequestContext, form: BackfillForm) -> BackfillPlan:
     slices = slices_between(work.pipeline, form.from_ms, form.to_ms)
     planned = with_checks(work).plan(view, Ask(slices=slices, is_fresh=form.is_fresh, request_id=resumed))
     groups = [list(group) for _, group in groupby(planned.steps, key=lambda step: step.shown)]
-    later = later_slices(work, form)
+    later, beyond = later_slices(work, form), publication_warnings(work.lake, view, planned)
     return BackfillPlan(
         total=_total(planned),
         lines=tuple(map(_line, groups)),
         chain=planned.start.note,
-        warnings=(*planned.warnings, *((_about(work, later),) if later and planned.stale else ())),
+        warnings=(*planned.warnings, *beyond, *((_about(work, later),) if later and planned.stale else ())),
         open=others,
     )
 
