@@ -53,7 +53,8 @@ def _waiting_windows(lake: Lake, pipeline: str, run: StagedRun) -> int | None:
     if not rows.num_rows or "edge_count" not in rows.column_names:
         return 0
     is_orphan = rows["is_orphan"].fill_null(False)  # noqa: FBT003 - the value that replaces a null
-    return rows.filter(pc.and_not(pc.greater(rows["edge_count"], rows["fired_count"]), is_orphan)).num_rows
+    waits = pc.and_not(pc.greater(rows["edge_count"], rows["fired_count"]), is_orphan)
+    return int(rows.filter(waits).num_rows)
 
 
 def _ended_repairs(view: LedgerView, planned: Plan) -> Iterator[str]:
