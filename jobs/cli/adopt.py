@@ -1,5 +1,7 @@
 """The command adopt."""
 
+from dataclasses import replace
+
 import click
 
 from jobs.cli import options
@@ -16,6 +18,7 @@ from jobs.planning.request_context import Asked, RequestContext
 from jobs.planning.spec_changes import border_warning, spec_changes
 from jobs.planning.steps import Ask
 from jobs.planning.suite_fingerprint import with_checks
+from jobs.publishing.publication_warnings import publication_warnings
 from jobs.reading.stored_tables import spec_of
 from jobs.runs import Slice
 from windowlib.errors import RequestError
@@ -76,7 +79,9 @@ def adopt_command(  # noqa: PLR0913 - one parameter per option
         options.complain(f"warning: {line}")
     warm_up = restart_of(work, slices, master=master)
     if dry_run:
-        planned = work.plan(work.ledger.view(), Ask.of_range(slices, pipeline=pipeline, warm_up=warm_up))
+        planned = work.plan(view, Ask.of_range(slices, pipeline=pipeline, warm_up=warm_up))
+        beyond = publication_warnings(work.lake, view, planned)
+        planned = replace(planned, warnings=(*planned.warnings, *beyond))
         if as_json:
             options.print_json(planned.to_json())
         else:

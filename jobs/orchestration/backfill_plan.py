@@ -18,6 +18,7 @@ from jobs.planning.request_context import IfOpen, RequestContext
 from jobs.planning.steps import Ask, Reason, Step
 from jobs.planning.suite_fingerprint import with_checks
 from jobs.publishing.chain_rules import was_begun_fresh
+from jobs.publishing.publication_warnings import publication_warnings
 from jobs.review.pages.state import OpenRequest, open_request
 from jobs.runs import Slice
 
@@ -66,7 +67,7 @@ def backfill_plan(work: RequestContext, form: BackfillForm) -> BackfillPlan:
     slices = slices_between(work.pipeline, form.from_ms, form.to_ms)
     planned = with_checks(work).plan(view, Ask(slices=slices, is_fresh=form.is_fresh, request_id=resumed))
     groups = [list(group) for _, group in groupby(planned.steps, key=lambda step: step.shown)]
-    later = later_slices(work, form)
+    later, beyond = later_slices(work, form), publication_warnings(work.lake, view, planned)
     return BackfillPlan(
         total=_total(planned),
         lines=tuple(map(_line, groups)),
@@ -74,6 +75,7 @@ def backfill_plan(work: RequestContext, form: BackfillForm) -> BackfillPlan:
         warnings=(
             *_reused(view, planned, publishes=form.publish),
             *planned.warnings,
+            *beyond,
             *((_about(work, later),) if later and planned.stale else ()),
         ),
         open=others,
