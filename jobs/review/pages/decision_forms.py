@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from jobs.ledger.events import LedgerEvent
 from jobs.ledger.run_projection import failing_in_sight
 from jobs.ledger.view import LedgerView, Request, RequestState, StagedRun
-from jobs.planning.chains import newly_shown
+from jobs.planning.chains import judged_runs, newly_shown
 from jobs.planning.request_context import RequestContext, is_live
 from jobs.publishing.decisions import cancel_events, rollback_events
 from jobs.publishing.judging import is_due
 from jobs.publishing.optimistic_check import By
 from jobs.publishing.rules import is_ready, judge_publication
-from jobs.publishing.stop_reasons import stop_reasons
-from jobs.publishing.waivers import shown_by
+from jobs.publishing.stop_reasons import stop_reasons, stopping_runs
+from jobs.publishing.waivers import shown_by, shows
 from jobs.runs import Verdict
 from windowlib.errors import HindcastError
 
@@ -118,12 +118,6 @@ def decision_forms(
     )
 
 
-def held_runs(view: LedgerView, request: Request) -> list[StagedRun]:
-    """Return the runs that stop the publication of a request, in slice order."""
-    stopping = [run for run_id in request.runs.values() if not (run := view.run(run_id)).is_publishable]
-    return sorted(stopping, key=lambda run: run.result.slice.start_ms)
-
-
 def _request_at(view: LedgerView, *, request_id: str | None, run_id: str | None) -> Request | None:
     asked = None if request_id is None else view.requests.get(request_id)
     if run_id is None:
@@ -131,8 +125,8 @@ def _request_at(view: LedgerView, *, request_id: str | None, run_id: str | None)
     run = view.runs.get(run_id)
     if run is None or run.is_publishable:
         return None
-    stopped = [request for request in view.open_requests() if run_id in request.runs.values()]
-    if asked is not None and asked.state is RequestState.ROLLED_BACK and run_id in asked.runs.values():
+    stopped = [request for request in view.open_requests() if run_id in judged_runs(view, request).values()]
+    if asked is not None and asked.state is RequestState.ROLLED_BACK and run_id in judged_runs(view, asked).values():
         return asked
     is_seen = view.published.get(run.result.slice.slice_id) == run_id
     shows = view.requests.get(shown_by(view, run)) if is_seen else None
@@ -145,10 +139,11 @@ def _request_forms(
     is_published = request.state is RequestState.PUBLISHED
     if not (request.is_open or is_published or _may_publish_again(work, view, request)):
         return None
-    stopping = failing_in_sight(view) if is_published else held_runs(view, request)
-    held = [
-        run for run in stopping if run.result.run_id in request.runs.values() and run_id in {None, run.result.run_id}
-    ]
+    if is_published:
+        stopping = [run for run in failing_in_sight(view) if shows(view, request, run)]
+    else:
+        stopping = stopping_runs(view, request)
+    held = [run for run in stopping if run_id in {None, run.result.run_id}]
     if is_published and not held:
         return None
     return RequestForms(
