@@ -24,6 +24,19 @@ def stopping_runs(view: LedgerView, request: Request) -> list[StagedRun]:
     return sorted(stopping, key=lambda run: run.result.slice.start_ms)
 
 
+def held_runs(view: LedgerView) -> dict[str, tuple[StagedRun, Request]]:
+    """Return slice -> the run that stops the publication of an open request, in slice order; of the newest request.
+
+    Candidates hold nothing: no person waits for them.
+    """
+    held = {
+        run.result.slice.slice_id: (run, request)
+        for request in view.awaited_requests()
+        for run in stopping_runs(view, request)
+    }
+    return {slice_id: held[slice_id] for slice_id in sorted(held)}
+
+
 def stop_reasons(run: StagedRun) -> tuple[str, ...]:
     """Return in words why a run stops publication: `share of invalid records 30.8 %, limit 25 %`, one per check.
 

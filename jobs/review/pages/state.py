@@ -15,7 +15,7 @@ from jobs.planning.published_spec import LOST, is_lost, on_published_spec
 from jobs.planning.request_context import RequestContext, holders, with_cut_of
 from jobs.planning.standing import awaited_slice, empty_slices, holes
 from jobs.publishing.rules import UNVERIFIED, judge_publication, unverified_slices
-from jobs.publishing.stop_reasons import listed, stop_reasons, stopping_runs
+from jobs.publishing.stop_reasons import held_runs, listed, stop_reasons, stopping_runs
 from jobs.review.freshness import last_tick_ms
 from jobs.runs import Slice, Verdict
 from windowlib.errors import HindcastError, SpecError
@@ -169,8 +169,7 @@ class PipelineState:
 
 def held_slices(view: LedgerView) -> tuple[HeldSlice, ...]:
     """Return the slices that stop the publication of open requests, oldest first. A slice is listed once."""
-    by_id = {held.slice_id: held for request in view.awaited_requests() for held in held_of(view, request)}
-    return tuple(by_id[slice_id] for slice_id in sorted(by_id))
+    return tuple(_held_slice(run, request) for run, request in held_runs(view).values())
 
 
 def _failed(view: LedgerView) -> tuple[FailedSlice, ...]:
