@@ -26,6 +26,13 @@ _COMPARING = frozenset(
         "expect_select_column_values_to_be_unique_within_record",
     }
 )
+_HASHING = frozenset(
+    {
+        "expect_column_proportion_of_unique_values_to_be_between",
+        "expect_column_unique_value_count_to_be_between",
+        "expect_compound_columns_to_be_unique",
+    }
+)
 _ADVICE = {
     Kind.REAL: "write numbers",
     Kind.TEXT: "write texts, or check its lengths or a regular expression",
@@ -54,6 +61,9 @@ def refuse_misfits(suite: Suite, schema: pa.Schema) -> None:
 
 def _misfits(check: Check, types: Mapping[str, pa.DataType]) -> Iterator[str]:
     yield from _of_condition(check.kwargs.get("row_condition"), types)
+    for name in check.columns if check.type in _COMPARING | _HASHING else ():
+        if name in types and pa.types.is_nested(types[name]):
+            yield f"column {name} is {types[name]}, whose values cannot be compared; {_NULLS_ONLY}"
     yield from _of_several({name: types[name] for name in check.columns if name in types}, check.type)
     name = str(check.kwargs.get("column"))
     if name not in types:
@@ -68,8 +78,10 @@ def _misfits(check: Check, types: Mapping[str, pa.DataType]) -> Iterator[str]:
         if value is not None and kind is not (Kind.TIME if isinstance(value, str) else Kind.REAL):
             fitting = _ADVICE_OF_BOUNDS.get(kind, _NULLS_ONLY)
             yield f"{column}, and cannot be compared with {end} = {value!r}; {fitting}"
-    is_exact = pa.types.is_decimal(types[name]) or pa.types.is_date(types[name])
-    if is_exact and ("match_regex" in check.type or "value_lengths" in check.type):
+    is_of_text = "match_regex" in check.type or "value_lengths" in check.type
+    if is_of_text and kind is Kind.OPAQUE and not pa.types.is_nested(types[name]):
+        yield f"{column}, which is not a text; {advice}"
+    if is_of_text and (pa.types.is_decimal(types[name]) or pa.types.is_date(types[name])):
         yield f"{column}, and engines write such values in different ways; {advice}"
 
 
