@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from random import Random
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -22,6 +23,9 @@ from jobs.runs import RunResult, Verdict
 from jobs.wall_clock import now_ms
 from tests.jobs.cli.conftest import Shell
 from tests.support.fake_replay import PIPELINE, append_day
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 QUALITY = f"{PIPELINE}quality: {{suite: expectations/sales.json, fail_on: critical}}\n"
 
@@ -92,7 +96,7 @@ def step(shell: Shell, random: Random) -> None:
     span = ("--from", days[first], "--to", days[random.randrange(first + 1, 5)])
     opened = [request.request_id for request in view.open_requests()]
     failed = [run.result for run in view.runs.values() if run.verdict is Verdict.FAIL and run.waiver is None]
-    steps = [
+    steps: list[Callable[[], object]] = [
         lambda: shell("run", "sales", *span),
         lambda: shell("run", "sales", *span, "--replace"),
         lambda: shell("run", "sales", *span, "--no-publish"),

@@ -369,8 +369,8 @@ def test_the_runs_that_the_end_of_a_repair_shows_stop_a_publication_until_they_a
     view = replace(view, runs={**view.runs, failed: failing})
     assert judge_publication(work, view, view.requests[staged]).stopped_by == (failed_slice,)
     assert [held.slice_id for held in held_slices(view)] == [failed_slice]
-    for place in ({"request_id": staged}, {"run_id": failed}):
-        forms = decision_forms(work, view, **place).request
+    for of_request, of_run in ((staged, None), (None, failed)):
+        forms = decision_forms(work, view, request_id=of_request, run_id=of_run).request
         assert forms is not None
         assert (forms.request_id, [held.run_id for held in forms.held]) == (staged, [failed])
     waiver = SliceWaiver(slice_id=failed_slice, run_id=failed, reason="seen")
