@@ -61,9 +61,6 @@ def refuse_misfits(suite: Suite, schema: pa.Schema) -> None:
 
 def _misfits(check: Check, types: Mapping[str, pa.DataType]) -> Iterator[str]:
     yield from _of_condition(check.kwargs.get("row_condition"), types)
-    for name in check.columns if check.type in _COMPARING | _HASHING else ():
-        if name in types and pa.types.is_nested(types[name]):
-            yield f"column {name} is {types[name]}, whose values cannot be compared; {_NULLS_ONLY}"
     yield from _of_several({name: types[name] for name in check.columns if name in types}, check.type)
     name = str(check.kwargs.get("column"))
     if name not in types:
@@ -78,14 +75,21 @@ def _misfits(check: Check, types: Mapping[str, pa.DataType]) -> Iterator[str]:
         if value is not None and kind is not (Kind.TIME if isinstance(value, str) else Kind.REAL):
             fitting = _ADVICE_OF_BOUNDS.get(kind, _NULLS_ONLY)
             yield f"{column}, and cannot be compared with {end} = {value!r}; {fitting}"
-    is_of_text = "match_regex" in check.type or "value_lengths" in check.type
-    if is_of_text and kind is Kind.OPAQUE and not pa.types.is_nested(types[name]):
-        yield f"{column}, which is not a text; {advice}"
-    if is_of_text and (pa.types.is_decimal(types[name]) or pa.types.is_date(types[name])):
-        yield f"{column}, and engines write such values in different ways; {advice}"
+    if "match_regex" in check.type or "value_lengths" in check.type:
+        yield from (f"{column}, {problem}; {advice}" for problem in _of_text(types[name]))
+
+
+def _of_text(arrow: pa.DataType) -> Iterator[str]:
+    if pa.types.is_decimal(arrow) or pa.types.is_date(arrow):
+        yield "and engines write such values in different ways"
+    if pa.types.is_binary(arrow) or pa.types.is_large_binary(arrow):
+        yield "which is not a text"
 
 
 def _of_several(types: Mapping[str, pa.DataType], check: str) -> Iterator[str]:
+    for name, arrow in types.items() if check in _COMPARING | _HASHING else ():
+        if pa.types.is_nested(arrow):
+            yield f"column {name} is {arrow}, whose values cannot be compared; {_NULLS_ONLY}"
     if check in _COMPARING and len({_alike(arrow) for arrow in types.values()}) > 1:
         shown = ", ".join(f"{name} is {arrow}" for name, arrow in types.items())
         yield f"values of such columns cannot be compared: {shown}; name columns of one kind"

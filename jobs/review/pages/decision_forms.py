@@ -129,8 +129,8 @@ def _request_at(view: LedgerView, *, request_id: str | None, run_id: str | None)
     if asked is not None and asked.state is RequestState.ROLLED_BACK and run_id in judged_runs(view, asked).values():
         return asked
     is_seen = view.published.get(run.result.slice.slice_id) == run_id
-    shows = view.requests.get(shown_by(view, run)) if is_seen else None
-    return asked if asked in stopped else next(reversed(stopped), shows)
+    showing = view.requests.get(shown_by(view, run)) if is_seen else None
+    return asked if asked in stopped else next(reversed(stopped), showing)
 
 
 def _request_forms(
