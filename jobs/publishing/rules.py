@@ -159,12 +159,13 @@ def settled_basis(work: RequestContext, view: LedgerView, request: Request) -> B
 
 
 def is_ready(work: RequestContext, view: LedgerView, request: Request) -> bool:
-    """Return whether nothing but checks, holders and a hold can stop the publication of a request."""
+    """Return whether nothing but failed checks, holders and a hold can stop the publication of a request."""
     if request.state is RequestState.CLOSED or not (request.runs or request.is_complete):
         return False
-    work = with_cut_of(work, request)
+    edited, work = work, with_cut_of(work, request)
     return not (
         _replaced(view, request)
+        or _of_other_suite(edited, view, request)
         or _incomplete(work, view, request)
         or _not_promotable(work, view, request)
         or _broken_chain(work, view, request)

@@ -3,20 +3,24 @@
 The functions have the form that `jobs.publishing.decisions` describes.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import ChainMap
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
 from jobs.ledger.events import EventKind, LedgerEvent, slice_columns
 from jobs.ledger.provenance import decision_details
 from jobs.ledger.tally import Standing, standing_of
-from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState, StagedRun
+from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState, StagedRun, Waiver
 from jobs.pipeline.slices import slice_of_id
 from jobs.plain_text import counted, shortened
 from jobs.planning.chains import judged_runs
 from jobs.planning.request_context import RequestContext
 from jobs.publishing.decisions import checked_reason, open_request_of
+from jobs.publishing.judging import is_due
 from jobs.publishing.optimistic_check import By, check_seen_request, check_seen_run
+from jobs.publishing.rules import judge_publication
 from jobs.publishing.stop_reasons import describe_run, describe_stop, stopping_runs
+from jobs.publishing.suite_rule import of_other_suite
 from jobs.runs import SHOWN_DIGITS, Slice, Verdict
 from windowlib.errors import RequestError
 
@@ -111,6 +115,27 @@ def waive_events(
     if all_of_it and request_id is not None:
         _check_rest(view, view.requests[request_id], waived=seen)
     return events
+
+
+def refusal_after(work: RequestContext, view: LedgerView, request: Request, *, waived: Collection[str]) -> str:
+    """Return why a request is not published after failed runs of some slices are waived.
+
+    Empty if it is published, or if only `hindcast publish` can tell, because it compares rows. The DAG runs of
+    Airflow's own backfill have their own gates, so only an edited suite stops the request that they share.
+    """
+    if request.kind is RequestKind.AIRFLOW_BACKFILL:
+        return of_other_suite(work, view, request)[1]
+    judged = judged_runs(view, request)
+    runs = [run for name in waived if (run := view.runs.get(judged.get(name, ""))) is not None]
+    supposed = {run.result.run_id: replace(run, waiver=_supposed(run)) for run in runs}
+    after = replace(view, runs=ChainMap(supposed, view.runs))  # type: ignore[arg-type]  # only read
+    attempt = judge_publication(work, after, request)
+    return "" if attempt.is_published or is_due(work, after, request) else attempt.why
+
+
+def _supposed(run: StagedRun) -> Waiver:
+    result = run.result
+    return Waiver(slice_id=result.slice.slice_id, run_id=result.run_id, who="", reason="", at_ms=0, failed=frozenset())
 
 
 def runs_to_examine(work: RequestContext, view: LedgerView, slice_id: str) -> tuple[StagedRun, ...]:

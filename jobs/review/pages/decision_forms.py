@@ -13,7 +13,7 @@ from jobs.publishing.judging import is_due
 from jobs.publishing.optimistic_check import By
 from jobs.publishing.rules import is_ready, judge_publication
 from jobs.publishing.stop_reasons import stop_reasons, stopping_runs
-from jobs.publishing.waivers import shown_by, shows
+from jobs.publishing.waivers import refusal_after, shown_by, shows
 from jobs.runs import Verdict
 from windowlib.errors import HindcastError
 
@@ -46,6 +46,7 @@ class Possible:
 class RequestForms:
     """The decisions on a request. `held` are the slices that stop it, at most `MAX_SHOWN` of `held_count`.
 
+    `waive_and_publish`: whether it can be published after a waiver of all of `held`.
     `is_proposed`: it is a restatement that waits to be started. `is_published`: readers see the slices.
     """
 
@@ -54,6 +55,7 @@ class RequestForms:
     held_count: int
     publish: Possible
     cancel: Possible
+    waive_and_publish: Possible
     is_worked_on: bool
     is_proposed: bool = False
     is_published: bool = False
@@ -151,6 +153,9 @@ def _request_forms(
         held=tuple(_held(run) for run in held[:MAX_SHOWN]),
         held_count=len(held),
         publish=_publish(work, view, request),
+        waive_and_publish=Possible(
+            why_not=refusal_after(work, view, request, waived=_names(held[:MAX_SHOWN])) if held else ""
+        ),
         cancel=_tried(lambda: cancel_events(work, view, request_id=request.request_id, reason="-", by=_ANYBODY)),
         is_worked_on=is_live(work, request),
         is_proposed=request.is_proposed,
@@ -162,6 +167,10 @@ def _may_publish_again(work: RequestContext, view: LedgerView, request: Request)
     """Return whether a person may publish a rolled back request again, after waivers if its checks have failed."""
     is_rolled_back = request.state is RequestState.ROLLED_BACK
     return is_rolled_back and bool(newly_shown(view, request)) and is_ready(work, view, request)
+
+
+def _names(runs: Sequence[StagedRun]) -> list[str]:
+    return [run.result.slice.slice_id for run in runs]
 
 
 def _held(run: StagedRun) -> HeldSliceForm:

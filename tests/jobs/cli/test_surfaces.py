@@ -16,6 +16,7 @@ from jobs.planning.standing import standing
 from jobs.planning.suite_fingerprint import suite_fingerprint
 from jobs.review.digest import digest
 from jobs.review.metrics import gauges
+from jobs.review.pages.decision_forms import decision_forms
 from jobs.review.pages.state import pipeline_state
 from jobs.review.report.collect import collect_view
 from jobs.review.report.model import build_model
@@ -142,3 +143,25 @@ def test_the_report_tells_the_runs_of_readers_and_of_open_requests_and_not_the_n
     check_surfaces(checked)
     checked("cancel", "sales", "--request", newest.request_id, "--reason", "no")
     check_surfaces(checked)  # the failed run of a cancelled request holds nothing
+
+
+def test_no_surface_offers_a_publication_that_is_refused_after_the_waiver(checked: Shell) -> None:
+    limit(checked, 0)
+    assert checked("run", "sales", "--from", "2024-01-01", "--to", "2024-01-02", "--no-publish") == 1
+    work = pipeline_context(checked)
+    [request] = work.ledger.view().open_requests()
+
+    def offered() -> bool:
+        forms = decision_forms(work, work.ledger.view(), request_id=request.request_id).request
+        assert forms is not None
+        return bool(forms.waive_and_publish if forms.held else forms.publish)
+
+    assert offered()
+    limit(checked, -1)
+    assert not offered()
+    [run_id] = [run.result.run_id for run in work.ledger.view().runs.values() if run.verdict is Verdict.FAIL]
+    assert checked("waive", "sales", "2024-01-01", "--run", run_id, "--reason", "seen") == 0
+    assert "next:" not in checked.out
+    assert "cannot be published yet: suite expectations/sales.json has changed" in checked.out
+    assert not offered()
+    assert checked("publish", "sales", "--request", request.request_id) == 1

@@ -26,9 +26,10 @@ def fired(*values: int, kind: str = "result", window: int = 0, mode: str = "accu
     """Return the rows of one firing of a window of one key."""
     count = len(values)
     rows = panes([window] * count).drop_columns(["kind", "total"])
-    columns = {"slice_id": ["2024-01-01"], "kind": [kind], "mode": [mode], "pane_index": [pane], "fired_rank": [pane]}
-    for name, value in {"key": ["a"], **columns}.items():
-        rows = rows.append_column(name, pa.array(value * count))
+    for name, word in (("key", "a"), ("slice_id", "2024-01-01"), ("kind", kind), ("mode", mode)):
+        rows = rows.append_column(name, pa.array([word] * count))
+    for name in ("pane_index", "fired_rank"):
+        rows = rows.append_column(name, pa.array([pane] * count))
     return rows.append_column("window_end", rows["window_start"]).append_column("total", pa.array(values))
 
 
