@@ -333,6 +333,8 @@ def _waits(work: RequestContext, view: LedgerView, request: Request, *, held: in
     outcome = judge_publication(work, view, request)
     if not outcome.is_published:
         return outcome.why
+    if outcome.is_seen_already:
+        return outcome.why
     if request.is_candidate:
         why = "the chain goes on with its spec"
     else:
