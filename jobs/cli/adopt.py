@@ -1,5 +1,7 @@
 """The command adopt."""
 
+from dataclasses import replace
+
 import click
 
 from jobs.cli import options
@@ -11,10 +13,12 @@ from jobs.engine.fingerprints import spec_fingerprint
 from jobs.orchestration.following import stopped_readers
 from jobs.orchestration.requests import Staging
 from jobs.pipeline.slices import check_range, parse_bound, show_instant, slice_at, slice_grid, slices_between
+from jobs.planning.published_spec import why_uncomputable
 from jobs.planning.request_context import Asked, RequestContext
 from jobs.planning.spec_changes import border_warning, spec_changes
 from jobs.planning.steps import Ask
 from jobs.planning.suite_fingerprint import with_checks
+from jobs.publishing.publication_warnings import publication_warnings
 from jobs.reading.stored_tables import spec_of
 from jobs.runs import Slice
 from windowlib.errors import RequestError
@@ -61,6 +65,8 @@ def adopt_command(  # noqa: PLR0913 - one parameter per option
     other = next((run for run in chain if run.result.spec_fingerprint != spec_fingerprint(pipeline)), None)
     if other is None:
         line = f"{pipeline.name}: the published chain has the spec of {pipeline.source} already."
+        if why := why_uncomputable(work, spec_fingerprint(pipeline)):
+            raise RequestError(f"{line} {why[0].upper()}{why[1:]}. Edit the file, and run this command again")
         return options.answer(as_json, {"pipeline": pipeline.name, "changes": []}, line)
     told = options.err() if as_json else options.out()
     before = spec_of(view, other)
@@ -73,7 +79,9 @@ def adopt_command(  # noqa: PLR0913 - one parameter per option
         options.complain(f"warning: {line}")
     warm_up = restart_of(work, slices, master=master)
     if dry_run:
-        planned = work.plan(work.ledger.view(), Ask.of_range(slices, pipeline=pipeline, warm_up=warm_up))
+        planned = work.plan(view, Ask.of_range(slices, pipeline=pipeline, warm_up=warm_up))
+        beyond = publication_warnings(work.lake, view, planned)
+        planned = replace(planned, warnings=(*planned.warnings, *beyond))
         if as_json:
             options.print_json(planned.to_json())
         else:

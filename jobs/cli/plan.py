@@ -12,7 +12,6 @@ from jobs.cli import options
 from jobs.cli.slice_lines import all_option, show_plan
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.slices import check_range, parse_bound
-from jobs.planning.chains import is_of_repair
 from jobs.planning.plan import Plan
 from jobs.planning.request_context import RequestContext
 from jobs.planning.steps import Ask
@@ -96,6 +95,7 @@ def plan_command(  # noqa: PLR0913 - one parameter per option
 ) -> int:  # fmt: skip
     """Print the plan of a range; its help is PLAN_HELP."""
     from jobs.planning.change_reach import with_reach  # `run` imports this module, too
+    from jobs.publishing.publication_warnings import publication_warnings
 
     pipeline = places.pipeline(pipeline_name)
     work = with_checks(places.request_context(pipeline))
@@ -107,7 +107,7 @@ def plan_command(  # noqa: PLR0913 - one parameter per option
     def planned_now() -> tuple[LedgerView, Plan]:
         view = work.ledger.view()
         planned = with_reach(pipeline, work.plan(view, ask))
-        return view, replace(planned, warnings=(*planned.warnings, *_ended_repairs(view, planned)))
+        return view, replace(planned, warnings=(*planned.warnings, *publication_warnings(work.lake, view, planned)))
 
     view, planned = planned_now()
     verification = _verify(work, planned, master=master) if verify else None
@@ -180,17 +180,6 @@ def show_downstream(name: str, plans: Sequence[Plan | NoPlanYet] | None, *, fold
             show_plan(planned, at_least=fold_from)
     if plans is not None and not plans:
         options.say(f"no pipeline reads {name}")
-
-
-def _ended_repairs(view: LedgerView, planned: Plan) -> tuple[str, ...]:
-    """Return a warning if readers see a repair of slices that are replayed."""
-    names = [step.slice.slice_id for step in planned.at_most if is_of_repair(view, step.slice.slice_id)]
-    if not names:
-        return ()
-    from jobs.publishing.stop_reasons import listed
-
-    told = f"readers see a repair of {listed(names)}. If the run publishes other runs of them, the whole repair ends, "
-    return (f"{told}also at slices outside of the range, and `hindcast repair` lists its late records again",)
 
 
 def _execution(work: RequestContext, planned: Plan, slices: Sequence[Slice]) -> "Execution":

@@ -89,7 +89,6 @@ def _state(work: RequestContext) -> dict[str, Any]:
     work = replace(work, read_log=_read_once(work.read_log))
     waits = awaited(work, view)
     on_chain, edited = on_published_spec(work, view)
-    edited = edited or tuple(filter(None, [why_lost(on_chain, view)]))
     return {
         "pipeline": work.pipeline.name,
         "ledger_version": view.version,
@@ -108,7 +107,7 @@ def _state(work: RequestContext) -> dict[str, Any]:
         "current_tables": [table.to_json() | {"line": str(table)} for table in current_tables(work)],
         "held": None if view.hold is None else describe_hold(view.hold),
         "holes": [{"slices": hole.ids, "line": hole.sentence} for hole in holes(on_chain, view)],
-        "edited": list(edited),
+        "edited": [*edited, *filter(None, [why_lost(on_chain, view)])],
         "changed": told_changes(work, view).to_json(),
         "requests": [_request(in_its_cut(work, request), view, request) for request in view.open_requests()],
     }
@@ -237,13 +236,15 @@ def _publication(work: RequestContext, view: LedgerView, request: Request) -> st
 
 def _not_staged(work: RequestContext, request: Request) -> str:
     what = f"proposed: {request.reason}" if request.is_proposed else "nothing staged yet"
-    own = f"{work.pipeline.name} --request {request.request_id[:SHOWN_DIGITS]}"
-    cancel = f"hindcast cancel {own} --reason …"
+    name, request_id = work.pipeline.name, request.request_id[:SHOWN_DIGITS]
+    cancel = f"hindcast cancel {name} --request {request_id} --reason …"
     if is_lost(work, request):
         return f"{what}. It cannot be replayed, because {LOST}: end it with {cancel}"
     if not request.is_proposed:
         return what
-    return f"{what}. Replay it with hindcast run {own} --no-publish, or decline it with {cancel}"
+    return (
+        f"{what}. Replay it with hindcast run {name} --request {request_id} --no-publish, or decline it with {cancel}"
+    )
 
 
 def _show_state(state: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote, urlsplit
 
 from jobs.lake.covered_files import CoveredFile, StoredDigests, check_file, digests_text
@@ -31,6 +31,12 @@ READERS = 8
 NO_DIGESTS = StoredDigests(by_key={})
 _DIGITS = 20
 _COMMIT = re.compile(rf"(\d{{{_DIGITS}}})\.json")
+_REMOVABLE: Final = "If it is a checkpoint of Delta and all commit files still exist, you can remove it instead"
+_OTHER_HISTORY: Final = (
+    "If the table was restored from a backup and written to since, copy its records into a new table and name that one "
+    "in `log.table` (docs/reference/logs.md)"
+)
+"""The ways on if a file of the log of commits is not the one that an earlier run has read."""
 _OTHERS = re.compile(rf"\d{{{_DIGITS}}}\.(?:crc|\d{{{_DIGITS}}}\.compacted\.json)")
 # One file (classic), one of several parts, or the version 2 with an id, whose adds may be in sidecar files.
 _CHECKPOINT = re.compile(
@@ -127,7 +133,7 @@ class LogFiles:
             path=path.removeprefix(f"{self.root}/"),
             place=path,
             owner="the log of its commits",
-            way_on="If it is a checkpoint of Delta and all commit files still exist, you can remove it instead",
+            way_on=_OTHER_HISTORY if _COMMIT.fullmatch(name.rpartition("/")[2]) else _REMOVABLE,
             stored=self.stored.of_path(name),
         )
         return check_file(self.system, file, compares_pages=False)

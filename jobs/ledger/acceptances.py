@@ -1,7 +1,7 @@
 """The event by which a person accepts commits of the log that removed or changed records, and its words for people."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 from jobs.lake.rewrites import Rewrite, RewrittenSlice
@@ -50,8 +50,12 @@ class AcceptedRewrite:
 
 
 def accepted_event(table_id: str, rewrites: Sequence[Rewrite], *, who: str, reason: str) -> LedgerEvent:
-    """Return the `accepted` event of commits of a table."""
-    details = {"table_id": table_id, "commits": [asdict(rewrite) for rewrite in rewrites]}
+    """Return the `accepted` event of commits of a table.
+
+    A ledger is never shortened, and the condition of a DELETE can name a person. So the event has no condition.
+    """
+    commits = [asdict(replace(rewrite, predicate="")) for rewrite in rewrites]
+    details = {"table_id": table_id, "commits": commits}
     return LedgerEvent(kind=EventKind.ACCEPTED, who=who, reason=reason, details=details)
 
 

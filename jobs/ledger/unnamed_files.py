@@ -1,4 +1,4 @@
-"""Lists the data files of a ledger with events of no commit: of a writer that did not finish, or of a lost commit.
+"""Lists the data files of a ledger with events of no commit: of a write that was not the first, or of a lost commit.
 
 A writer stores a data file first and commits it afterwards. If it is killed in between, or if another writer commits
 first, the file stays and no reader sees it. The same remains if the file of a commit is lost. A file that a compaction
@@ -31,7 +31,10 @@ class UnnamedFile:
     def __str__(self) -> str:
         versions = ", ".join(map(str, self.versions))
         content = f"with events of version {versions}" if versions else "which cannot be read"
-        return f"ledger file {self.path}, {content}, is named by no commit: its writer did not finish, or it is lost"
+        return (
+            f"ledger file {self.path}, {content}, is named by no commit. Another write was first and this one was "
+            "repeated, or its writer was killed, or the commit is lost. `hindcast clean` keeps files of ledgers"
+        )
 
 
 def unnamed_files(uri: str, commits: AbstractSet[str]) -> tuple[UnnamedFile, ...]:

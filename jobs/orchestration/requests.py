@@ -27,6 +27,7 @@ from jobs.planning.steps import Ask, Reason, Step
 from jobs.publishing.chain_rules import is_older
 from jobs.publishing.current_tables import move_current_tables
 from jobs.publishing.judging import judge_request
+from jobs.publishing.publication_warnings import publication_warnings
 from jobs.publishing.publishing import publish_staged
 from jobs.publishing.rules import PublicationAttempt
 from jobs.replay.orders import Replayer, ReplayOrder
@@ -117,7 +118,8 @@ def run_request(
     if all(step.is_published and step.reason is Reason.CURRENT for step in planned.range):
         move_current_tables(work)  # a process may have been killed after its publication
         return _nothing_to_do(work, view, planned)
-    for warning in planned.cautions:
+    beyond = () if asked.kind is RequestKind.REPAIR else publication_warnings(work.lake, view, planned)
+    for warning in (*planned.cautions, *beyond):
         log.warning("%s", warning)
     opened = open_range(work, asked)
     with leased(work, opened):

@@ -5,13 +5,15 @@ the state of earlier ones. So a later slice may be the reason why an earlier one
 """
 
 from bisect import bisect_right
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from operator import itemgetter
 from typing import Final
 
 from jobs.durations import format_duration
 from jobs.lake.log_match import Match, compare_coordinates, match_input
+from jobs.lake.log_version import NO_COMMITS
 from jobs.ledger.view import LedgerView, Request, RequestKind
 from jobs.pipeline.models.restate import RestateGrammar
 from jobs.pipeline.slices import slice_at, slice_grid
@@ -102,11 +104,12 @@ def assess(
         other_cut=_other_cut(work, view),
         removed=[(change.slice.slice_id, change.removed) for change in changed if change.removed],
         undecided=_undecided(work, changed, declined),
+        lost=cache(partial(why_lost, work, view)),
     )
     slices = [assessor.assessed(change) for change in changed]
     new = [assessed for assessed in slices if is_wanted(assessed, proposal)]
     if len(new) > rule.at_most_slices:
-        why = f"{counted(len(new), 'slice')} have changed, and restate.at_most_slices is {rule.at_most_slices:,}"
+        why = f"{counted(len(new), 'slice', 'have')} changed, and restate.at_most_slices is {rule.at_most_slices:,}"
         slices = [replace(each, why_not=why) if not each.why_not and each.request is None else each for each in slices]
     return Restating(assessed=tuple(slices), proposal=proposal)
 
@@ -123,7 +126,8 @@ class _Assessor:
     `begun` is what `_begun` returns, `declined` what `_declined` returns. `ends` maps a published slice to the last
     slice of its chain, `until` to the last one before a slice of `unpublished`, which `not_in_upstream` returns.
     `other_cut` has the slices that an earlier `log.slice` has cut, `removed` those with a commit that removed records,
-    `undecided` those whose records only a person replays, each with the reason; all are ascending.
+    `undecided` those whose records only a person replays, each with the reason; all are ascending. `lost` returns what
+    `why_lost` returns, which opens the log: it is called only if nothing else is the reason.
     """
 
     work: RequestContext
@@ -138,6 +142,7 @@ class _Assessor:
     other_cut: Sequence[tuple[str, str]]
     removed: Sequence[tuple[str, str]]
     undecided: Sequence[tuple[str, str]]
+    lost: Callable[[], str]
 
     def assessed(self, change: ChangedSlice) -> Assessed:
         """Return what becomes of a slice, without the limit of their number."""
@@ -149,12 +154,7 @@ class _Assessor:
         assessed = replace(assessed, is_replayable=not impossible)
         if declined:
             return replace(assessed, why_not=declined, is_declined=True)
-        why = (
-            impossible
-            or self._of_a_person(assessed)
-            or why_lost(self.work, self.view)
-            or self._of_another_chain(assessed)
-        )
+        why = impossible or self._of_a_person(assessed) or self.lost() or self._of_another_chain(assessed)
         if not why and self.proposal is not None and is_for(self.proposal, change):
             return replace(assessed, request=self.proposal)
         return replace(assessed, why_not=why or self._beyond(change))
@@ -251,6 +251,12 @@ def _other_log(work: RequestContext, change: ChangedSlice) -> str:
     then, now = change.run.result.log, change.now
     if change.is_of_other_table:
         return "the log is another table than the one that its run has read"
+    seen = [sighting.log for sighting in change.run.sightings if sighting.is_equal]
+    read = max(log.version for log in seen if log.table_id == now.table_id)
+    if now.since != NO_COMMITS and now.version < read:
+        return (
+            f"the log is at version {now.version}, and its run has read version {read}: an earlier state was restored"
+        )
     has_fewer = now.records < then.records or now.earlier_records < then.earlier_records
     if work.pipeline.log.format == "parquet" and has_fewer:
         return "the log has fewer records than its run has read, and without commits, it does not tell why"

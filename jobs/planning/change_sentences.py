@@ -13,7 +13,7 @@ from jobs.planning.changed_slices import in_words, named_spans
 from jobs.planning.published_spec import on_published_spec
 from jobs.planning.request_context import SHOWN_ID, RequestContext
 from jobs.planning.restating import restating
-from windowlib.errors import LogError
+from windowlib.errors import LedgerError, LogError, StoreError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,10 +44,10 @@ def told_changes(work: RequestContext, view: LedgerView) -> ToldChanges:
 
 
 def told(work: RequestContext, find: Callable[[], Restating]) -> ToldChanges:
-    """Return what `find` finds, as people see it. If it raises LogError, the result tells that error."""
+    """Return what `find` finds, as people see it. If the log cannot be compared, the result tells why."""
     try:
         restating = find()
-    except LogError as error:
+    except (LogError, LedgerError, StoreError) as error:  # the log may be the table of another pipeline
         return ToldChanges(slices=None, sentences=(f"the published slices were not compared with the log: {error}",))
     is_off = restate_rule(work).mode == "off"
     return ToldChanges(

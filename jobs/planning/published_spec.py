@@ -15,7 +15,7 @@ from jobs.planning.chains import CODE_CHANGED, adoption
 from jobs.planning.request_context import RequestContext, stored_pipeline
 from jobs.planning.spec_changes import in_one_sentence, spec_changes
 from jobs.reading.log_places import log_place
-from windowlib.errors import LogError, RequestError, SpecError
+from windowlib.errors import HindcastError, RequestError, SpecError
 
 LOST: Final = "a function or Hindcast itself has changed since it was opened"
 """Why a request, such as a proposal, cannot be replayed, and why a repair was closed that nobody has declined."""
@@ -42,12 +42,17 @@ def why_lost(work: RequestContext, view: LedgerView) -> str:
         return ""
     name = work.pipeline.name
     fresh = f", or a new chain, which has no earlier records (`hindcast run {name} --from .. --to .. --fresh`)"
-    file = "the pipeline file" if why == CODE_CHANGED else "a pipeline file that it accepts"
     fresh = "" if work.pipeline.may_have_restart_point else fresh
     return (
-        f"the published chain of pipeline {name} is spec {head.result.spec_fingerprint[:12]}, and {why}. Restore that "
-        f"version, or go on with {file}: {adoption(work.pipeline)}{fresh}"
+        f"the published chain of pipeline {name} is spec {head.result.spec_fingerprint[:12]}, and {why}. Restore what "
+        f"has changed, or {going_on(work.pipeline, why)}{fresh}"
     )
+
+
+def going_on(pipeline: Pipeline, why: str, *, first: str | None = None) -> str:
+    """Return how a chain that cannot be computed any more goes on, from a slice or the head on."""
+    file = "the pipeline file" if why == CODE_CHANGED else "a pipeline file that fits"
+    return f"go on with {file}: {adoption(pipeline, first)}"
 
 
 def why_uncomputable(work: RequestContext, spec: str) -> str:
@@ -59,14 +64,19 @@ def why_uncomputable(work: RequestContext, spec: str) -> str:
         return CODE_CHANGED
     if work.pipeline.functions():
         return ""
+    from jobs.pipeline.log_schema import validate_against_schema
     from jobs.planning.event_times import log_engine  # imports Arrow, and most commands compile nothing
 
+    refusing = "the log does not fit"
     try:
-        log_engine(work.pipeline, log_place(work.lake, work.pipeline).open())
+        log = log_place(work.lake, work.pipeline).open()
+        validate_against_schema(work.pipeline, log.columns)
+        refusing = "this version of Hindcast does not accept"
+        log_engine(work.pipeline, log)
     except SpecError as error:
-        return f"this version of Hindcast, or the log, does not accept that spec any more ({error})"
-    except LogError:
-        return ""  # the reader of the log tells it
+        return f"{refusing} that spec any more ({error})"
+    except HindcastError:  # the log, or the ledger of the pipeline whose table it is, is damaged: its reader tells it
+        return ""
     return ""
 
 
@@ -99,7 +109,7 @@ def on_published_spec(work: RequestContext, view: LedgerView | None = None) -> t
     When a slice counts as complete, which slices there are, and what becomes of changed slices and late records, is
     told by the file: `log.ready`, `log.slice.first` and `last` (unless it cuts the log in another way), `restate`,
     `repair`. So is the place of the log (`log.table`), which may have moved. Requests are stored with its `alerts`,
-    which are used while it is broken.
+    which are used while it is broken. No log is read: `why_lost` tells whether the spec can still be computed.
     """
     view = view or work.ledger.view()
     head = view.head
@@ -115,12 +125,9 @@ def on_published_spec(work: RequestContext, view: LedgerView | None = None) -> t
     stored = stored_pipeline(work.pipeline, request)
     changes = in_one_sentence(spec_changes(stored, work.pipeline))
     rules = {key: getattr(work.pipeline, key) for key in ("restate", "repair", "alerts")}
-    used = replace(work, pipeline=stored.model_copy(update={"log": _log(stored, work.pipeline), **rules}))
-    why = why_uncomputable(used, head.result.spec_fingerprint)
-    told = f"{f'and {why}' if why else 'which is used'} ({changes})"
     warning = (
         f"{work.pipeline.source} is spec {spec[:12]}, but the published chain is spec "
-        f"{head.result.spec_fingerprint[:12]}, {told}. The chain goes on with the file after "
+        f"{head.result.spec_fingerprint[:12]} ({changes}). The chain goes on with the file after "
         f"{adoption(work.pipeline)}"
     )
-    return used, (warning,)
+    return replace(work, pipeline=stored.model_copy(update={"log": _log(stored, work.pipeline), **rules})), (warning,)

@@ -11,7 +11,7 @@ from jobs.ledger.publications import Hold, Publication
 from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState
 from jobs.pipeline.slices import slices_between
 from jobs.plain_text import counted
-from jobs.planning.chains import judged_runs, newly_shown
+from jobs.planning.chains import adoption, is_of_repair, judged_runs, newly_shown
 from jobs.planning.published_spec import is_lost
 from jobs.planning.request_context import RequestContext, holders, with_cut_of
 from jobs.publishing.chain_rules import (
@@ -111,14 +111,37 @@ def judge_publication(
     why = f"{counted(len(unseen), 'slice')} published together"
     if seen := request.runs.keys() - unseen.keys():
         why += f"; readers saw the other {len(seen)} of the request before"
-    if ended := tuple(name for name in unseen if name not in request.runs):
-        why += f"; the repair of {listed(ended)} ends, and `hindcast repair` lists their late records again"
+    why += _ended_repairs(work, view, request, unseen=unseen)
     if is_lost(work, request):
         name = work.pipeline.name
         why += f"; they are of code that has changed since: `hindcast status {name}` tells how the chain goes on"
     return PublicationAttempt(
         request_id=request.request_id, is_published=True, why=why, slices=tuple(unseen), changed=changed
     )
+
+
+def _ended_repairs(work: RequestContext, view: LedgerView, request: Request, *, unseen: Mapping[str, str]) -> str:
+    """Return the end of a sentence on slices of which readers see a repair, and the chain's run if this is published.
+
+    `hindcast repair` takes late records of slices with the spec of the published head only.
+    """
+    ended = sorted(name for name in unseen if is_of_repair(view, name))
+    if request.is_repair or not ended:
+        return ""
+    chain = {name: view.chain_run(run_id).result for name, run_id in view.published.items() if name not in unseen}
+    shown = chain | {name: view.run(run_id).result for name, run_id in unseen.items()}
+    head = max(shown.values(), key=lambda result: result.slice.end_ms)
+    former = [name for name in ended if shown[name].spec_fingerprint != head.spec_fingerprint]
+    again = [name for name in ended if name not in former]
+    told = f"; the repair of {listed(ended)} ends"
+    if again:
+        told += f", and `hindcast repair` lists the late records of {listed(again)} again"
+    if former:
+        told += (
+            f"; the late records of {listed(former)} stay late, because these slices keep the former spec. To repair "
+            f"them, first run {adoption(work.pipeline, former[0])}"
+        )
+    return told
 
 
 def changed_slices(view: LedgerView, publication: Publication) -> tuple[str, ...]:
@@ -300,7 +323,8 @@ def _incomplete(work: RequestContext, view: LedgerView, request: Request) -> Obs
     left = f"{listed(missing)} left to replay" if missing else "all its slices are staged, and it was not closed"
     again = "run it again and it continues there"
     if is_lost(work, request):
-        again = "it was begun by code that has changed since: cancel it, or run its range again with --replace"
+        run = f"`hindcast run {work.pipeline.name} --from .. --to .. --replace`"
+        again = f"it was begun by code that has changed since: cancel it, or run its range again with {run}"
     why = f"the request is not finished: {left}; {again}"
     return Obstacle(why, missing)
 

@@ -5,11 +5,12 @@ from datetime import UTC, datetime
 
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.pipeline.slices import slice_grid
+from jobs.pipeline.slices import SliceGrid, next_slice, slice_grid
 from jobs.plain_text import counted
 from jobs.planning.published_spec import on_published_spec
 from jobs.planning.request_context import RequestContext
 from jobs.planning.standing import due_slices
+from jobs.runs import Slice
 from windowlib.errors import HindcastError
 
 
@@ -49,15 +50,24 @@ def freshness(work: RequestContext, view: LedgerView) -> Freshness:
         RequestError: too many slices are behind.
     """
     work, _ = on_published_spec(work, view)
-    due = due_slices(work, view, last_tick_ms(work.pipeline, work.ledger.now_ms()))
+    until_ms, grid = last_tick_ms(work.pipeline, work.ledger.now_ms()), slice_grid(work.pipeline)
+    due = due_slices(work, view, until_ms)
     newest, head = work.log_state(view, ()).last_data, view.head
     return Freshness(
         newest_record=None if newest is None else newest.slice_id,
-        record_behind=sum(newest is None or slice_.start_ms > newest.start_ms for slice_ in due),
+        record_behind=len(due) if newest is None else _ended_after(grid, newest, until_ms),
         newest_published=None if head is None else head.result.slice.slice_id,
         published_behind=len(due),
-        unit="day" if slice_grid(work.pipeline).is_daily else "slice",
+        unit="day" if grid.is_daily else "slice",
     )
+
+
+def _ended_after(grid: SliceGrid, newest: Slice, until_ms: int) -> int:
+    """Return how many slices after the newest record have ended, also those that readers see without records."""
+    count, slice_ = 0, next_slice(grid, newest)
+    while slice_ is not None and slice_.end_ms <= until_ms:
+        count, slice_ = count + 1, next_slice(grid, slice_)
+    return count
 
 
 def freshness_line(work: RequestContext, view: LedgerView) -> str:

@@ -5,6 +5,7 @@ from dataclasses import asdict, replace
 
 from jobs.engine.fingerprints import fingerprint, spec_fingerprint
 from jobs.ledger.events import EventKind, LedgerEvent, checked_event, slice_columns, staged_event
+from jobs.pipeline.files import pipeline_to_json
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.runs import EMPTY_STATE, Counts, LogCoordinates, RunResult, Slice, Verdict, WarmUp
 
@@ -30,7 +31,7 @@ def published_chain(
     """
     spec = spec_fingerprint(pipeline)
     begin = state = EMPTY_STATE if warm_up is None else warm_up.fingerprint
-    details = {} if warm_up is None else {"warm_up": asdict(warm_up)}
+    details = {"spec": pipeline_to_json(pipeline)} | ({} if warm_up is None else {"warm_up": asdict(warm_up)})
     events = [LedgerEvent(kind=EventKind.REQUESTED, request_id="r", who="me", spec_fingerprint=spec, details=details)]
     for one in slices:
         after = fingerprint([state, one.slice_id])

@@ -158,9 +158,8 @@ class PipelineState:
                 return f"{counted(len(self.failed), 'published slice')} with failed checks"
             case Cause.CHANGED:
                 waits, every = self.changes.waits, len(self.changes.slices or ())
-                if waits < every:
-                    return f"{waits:,} of {counted(every, 'changed slice')} to decide"
-                return f"{counted(every, 'slice')} changed"
+                some = f"{waits:,} of {counted(every, 'changed slice')} to decide"
+                return some if waits < every else f"{counted(every, 'slice')} changed"
             case Cause.LATE:
                 return "late repair proposed"
             case None:
@@ -331,9 +330,7 @@ def _waits(work: RequestContext, view: LedgerView, request: Request, *, held: in
     if not request.runs:
         return _not_begun(work, request)
     outcome = judge_publication(work, view, request)
-    if not outcome.is_published:
-        return outcome.why
-    if outcome.is_seen_already:
+    if not outcome.is_published or outcome.is_seen_already:
         return outcome.why
     if request.is_candidate:
         why = "the chain goes on with its spec"

@@ -60,10 +60,15 @@ class Chain:
         """The slices of the runs that are explained."""
         return tuple(run.result.slice for run in self.runs.values())
 
+    @property
+    def every(self) -> tuple[StagedRun, ...]:
+        """The runs that readers see and those that are explained."""
+        every = {run.result.run_id: run for run in (*self.published.values(), *self.runs.values())}
+        return tuple(every.values())
+
     def between(self, first_ms: int, last_ms: int) -> tuple[StagedRun, ...]:
         """Return the runs that readers see and those that are explained, of slices that start in these bounds."""
-        every = {run.result.run_id: run for run in (*self.published.values(), *self.runs.values())}
-        return tuple(run for run in every.values() if first_ms <= run.result.slice.start_ms <= last_ms)
+        return tuple(run for run in self.every if first_ms <= run.result.slice.start_ms <= last_ms)
 
     def time_before(self, lake: Lake, run: StagedRun) -> Sequence[SourceRow]:
         """Return the clock and watermarks with which a run began.

@@ -11,7 +11,7 @@ from jobs.lake.store import table_columns
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import show_instant
-from jobs.plain_text import counted
+from jobs.plain_text import agreeing, counted
 from jobs.reading.plain_values import plain, rows_of
 from jobs.reading.stored_rows import run_attempt
 from jobs.review.explain_windows import open_windows
@@ -78,6 +78,8 @@ def explain_window(
             is_open = replay.tell(run, told.add)
     # The window has no record before the first of these slices, and has ended, or has no later record, after the last.
     rows = stored.of_window(window, chain.between(*replay.span))
+    if not told.counts and not rows.num_rows:
+        rows = stored.of_window(window, chain.every)
     _refuse_unknown(window, replay, told, is_grid=_has_grid(pipeline), has_panes=bool(rows.num_rows))
     seen = seen_by_readers(rows, chain.published, asked.key.values)
     panes = tuple(_panes(replay, rows_of(rows), seen=seen))
@@ -90,7 +92,7 @@ def explain_window(
         is_open=is_open,
         outputs=pipeline.output_columns,
         slices=tuple(replay.panes),
-        differences=(*replay.differences, *_differences(panes)),
+        differences=(*replay.differences, *_without_records(told, panes), *_differences(panes)),
     )
 
 
@@ -191,6 +193,7 @@ def _only_end(chain: Chain, asked: AskedWindow, stored: StoredPanes) -> int:
         holds=lambda begin_ms, _: begin_ms == asked.start_ms,
     )
     windows = stored.starting_at(asked.start_ms, runs) | still_open
+    windows = windows or stored.starting_at(asked.start_ms, chain.every)
     if len(windows) == 1:
         return windows.pop()[1]
     if windows:
@@ -281,6 +284,14 @@ def _text(row: Mapping[str, Any]) -> str:
     return json.dumps(plain(content_of(row)), sort_keys=True)
 
 
+def _without_records(told: _Told, panes: Iterable[WindowPane]) -> Iterator[str]:
+    if any(panes) and not told.counts:
+        yield (
+            "The log has no record of this window any more, and the run that fired it had some: they were removed from "
+            "the log since. Readers see its panes until the slice is replayed."
+        )
+
+
 def _differences(panes: Iterable[WindowPane]) -> Iterator[str]:
     panes = tuple(panes)
     missing = sum(not pane.is_stored for pane in panes)
@@ -288,6 +299,6 @@ def _differences(panes: Iterable[WindowPane]) -> Iterator[str]:
     if missing or foreign:
         yield (
             f"The operator gives other panes than the tables have: {counted(foreign, 'stored row')} that it does not "
-            f"give, and {counted(missing, 'row')} that it gives and that are not stored. The log, the spec or the rows "
-            "have changed since; `hindcast verify` and `hindcast plan --verify` tell which."
+            f"give, and {counted(missing, 'row')} that it gives and that {agreeing(missing, 'are')} not stored. The "
+            "log, the spec or the rows have changed since; `hindcast verify` and `hindcast plan --verify` tell which."
         )

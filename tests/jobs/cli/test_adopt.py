@@ -354,3 +354,17 @@ def test_another_length_of_slices_is_adopted_after_the_published_head(shell: She
     assert shown() == expected
     assert shell("adopt", "sales") == 0, shell.err
     assert "has the spec of" in shell.out
+
+
+def test_a_spec_that_the_log_does_not_fit_is_edited(shell: Shell) -> None:
+    """Defect: the schedule named `adopt`, and `adopt` answered that the chain has the spec of the file already."""
+    write(shell, "0s")
+    log = shell.root / "event_logs" / "sales"
+    assert shell("run", "sales", "--from", day(0), "--to", day(1)) == 0
+    renamed = DeltaTable(str(log)).to_pyarrow_table().rename_columns({"k": "key"})
+    shutil.rmtree(log)
+    write_deltalake(str(log), renamed)
+    assert shell("adopt", "sales") == 1
+    assert "already. The log does not fit that spec any more" in shell.err
+    assert "the log has no column 'k'" in shell.err
+    assert "Edit the file" in shell.err

@@ -169,7 +169,7 @@ def test_no_surface_offers_a_publication_that_is_refused_after_the_waiver(checke
 
 def test_a_candidate_that_readers_see_is_not_called_ready(checked: Shell) -> None:
     days = ("--from", "2024-01-01", "--to", "2024-01-03")
-    assert (checked("run", "sales", *days), checked("run", "sales", *days, "--as-candidate")) == (0, 0)
+    assert (checked("run", "sales", *days, "--as-candidate"), checked("run", "sales", *days)) == (0, 0)
     work = pipeline_context(checked)
     [candidate] = pipeline_state(work, work.ledger.view()).requests
     assert candidate.waits == "readers see all of it already"

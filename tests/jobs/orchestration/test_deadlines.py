@@ -370,6 +370,11 @@ def test_freshness_is_against_the_last_time_of_the_schedule(place: Place) -> Non
     )
     assert shown("2024-01-04T06:00") == behind.format("1 day")
     assert shown("2024-01-14T06:00") == behind.format("11 days")
+    place.run("2024-01-03", "2024-01-13")
+    assert freshness(place.work, place.work.ledger.view()).text == (
+        "newest record 2024-01-02, 11 days behind the schedule; newest published slice 2024-01-12, 1 day behind the "
+        "schedule"
+    ), "slices without records are published"
     assert last_tick_ms(sales(PIPELINE.replace('schedule: "0 6 * * *"', "")), 5) == 5
 
 

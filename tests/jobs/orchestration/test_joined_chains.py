@@ -17,12 +17,15 @@ from jobs.orchestration.repair_range import repair_of
 from jobs.orchestration.requests import run_request
 from jobs.orchestration.restatements import propose_changes
 from jobs.orchestration.scheduling import plan_scheduled
+from jobs.pipeline.slices import slices_between
 from jobs.planning.lease_keeping import release
-from jobs.planning.published_spec import LOST, on_published_spec
+from jobs.planning.published_spec import LOST, on_published_spec, why_lost
 from jobs.planning.request_context import IfOpen, RequestContext, open_request_context
+from jobs.planning.steps import Ask
 from jobs.publishing.cleaning import clean_lake
 from jobs.publishing.decisions import cancel
 from jobs.publishing.optimistic_check import By
+from jobs.publishing.publication_warnings import publication_warnings
 from jobs.publishing.publishing import publish_request
 from jobs.publishing.rules import judge_publication
 from jobs.reading.published import published_runs
@@ -92,6 +95,47 @@ def test_an_adoption_that_the_schedule_overtook_names_a_command_that_works(
     assert f"hindcast run late --from 1970-01-07 --to 1970-01-09 {options}`" in told
     again = run(work, 2, 4, warms_up=warms_up, is_fresh=not warms_up, if_open=IfOpen.REPLACE)
     assert again.is_published
+
+
+def warned(work: RequestContext, first: int, end: int, *, is_fresh: bool = False) -> str:
+    """The warnings that `plan` and `run` print."""
+    slices = slices_between(work.pipeline, FIRST_MS + first * DAY_MS, FIRST_MS + end * DAY_MS)
+    view = work.ledger.view()
+    planned = work.plan(view, Ask(slices=slices, is_fresh=is_fresh))
+    return " ".join(publication_warnings(work.lake, view, planned))
+
+
+def test_a_chain_that_begins_anew_beside_a_published_slice_is_told_before(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Defect: it was published without a word, and windows that waited for their end were lost."""
+    three_days(place)
+    work = place.work()
+    assert warned(work, 0, 3, is_fresh=True) == ""
+    run(work, 0, 3)
+    assert warned(work, 0, 3, is_fresh=True) == warned(work, 1, 3) == ""
+    told = "begins at 1970-01-07, and readers see 1970-01-06 of the former chain. Readers do not see 1 window with"
+    assert told in warned(work, 2, 3, is_fresh=True)
+    assert run(work, 2, 3, is_fresh=True).is_published
+    assert told in caplog.text
+    assert warned(work, 2, 3, is_fresh=True) == "", "it begins there already"
+
+
+def test_a_repair_that_ends_tells_which_records_stay_late(place: Place) -> None:
+    """Defect: `hindcast repair` was said to list records that it does not take before the border of an adoption."""
+    place.put(Put(0, 1), Put(0, 5), Put(1, 25), Put(1, 3, 10), Put(1, 40), Put(2, 50), Put(2, 25, 7), Put(2, 60))
+    run(place.work(), 0, 3)
+    repair(place.work())
+    edited = place.work(lateness=GRACE)
+    staged = run(edited, 2, 3, warms_up=True, publish=False)
+    told = publish_request(edited, staged.request_id, who="ann").why
+    assert (
+        "the repair of 1970-01-06, 1970-01-07 ends, and `hindcast repair` lists the late records of 1970-01-07" in told
+    )
+    assert "the late records of 1970-01-06 stay late" in told
+    assert told.endswith("first run `hindcast adopt late --from 1970-01-06`")
+    wanted = repair_of(edited, from_ms=None, to_ms=None, at_most_ms=None)
+    assert ([late_slice.slice.slice_id for late_slice in wanted.late], wanted.others) == (["1970-01-07"], 1)
 
 
 def test_runs_of_a_warm_up_begin_no_chain(place: Place) -> None:
@@ -378,8 +422,8 @@ def test_after_a_change_of_the_code_the_schedule_stops_and_adopt_goes_on(
     three_days(place)
     run(place.work(), 0, 2)
     monkeypatch.setattr(fingerprints, "SEMANTICS_VERSION", fingerprints.SEMANTICS_VERSION + 1)
-    work, [warning] = on_published_spec(place.work())
-    assert "has changed since, so that spec cannot be computed any more" in warning
+    work, [_] = on_published_spec(place.work())
+    assert "has changed since, so that spec cannot be computed any more" in why_lost(work, work.ledger.view())
     with pytest.raises(RequestError, match=r"the same pipeline is spec \w+ now, and .* `hindcast adopt late`, or"):
         run(work, 2, 3)
     day = {"from": "1970-01-07", "to": "1970-01-08", "reason": "a test"}
@@ -497,7 +541,9 @@ def test_an_unfinished_request_of_code_that_has_changed_names_what_goes_on(
     assert judge_publication(place.work(), view, begun).why.endswith("run it again and it continues there")
     monkeypatch.setattr(fingerprints, "SEMANTICS_VERSION", fingerprints.SEMANTICS_VERSION + 1)
     why = judge_publication(place.work(), view, begun).why
-    assert why.endswith("changed since: cancel it, or run its range again with --replace")
+    assert why.endswith(
+        "changed since: cancel it, or run its range again with `hindcast run late --from .. --to .. --replace`"
+    )
 
 
 def test_old_code_is_not_published_after_a_person_has_adopted_the_new_one(
@@ -636,7 +682,7 @@ def test_a_repair_leaves_slices_with_another_spec_as_they_are(place: Place) -> N
     before = [edited.ledger.view().published[f"1970-01-0{day}"] for day in range(5, 9)]
     wanted = repair_of(edited, from_ms=None, to_ms=None, at_most_ms=None)
     assert (wanted.records, wanted.others) == (1, 1)
-    assert wanted.stays_late == "1 late record of slices with another spec than the published head stay late."
+    assert wanted.stays_late == "1 late record of slices with another spec than the published head stays late."
     repair(edited)
     assert [edited.ledger.view().published[f"1970-01-0{day}"] for day in range(5, 9)] == before
     assert late(edited) == [0, 1, 0, 0, 0, 0, 0, 0]

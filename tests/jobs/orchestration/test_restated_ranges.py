@@ -94,6 +94,28 @@ def test_a_log_that_was_dropped_and_made_again_empties_no_published_day_by_itsel
     assert totals(work) == [1, 1], "a change of the new table is restated again"
 
 
+def test_a_log_that_was_restored_from_a_backup_empties_no_published_day_by_itself(place: Place) -> None:
+    """Defect: its version is lower, and the id of the table the same, so it was taken for an ordinary change."""
+    work, log, backup = place.work(more=AUTO), place.root / "log", place.root / "backup"
+    place.put(Put(4, 24 * 4 + 3))
+    shutil.copytree(log, backup)
+    place.put(Put(4, 24 * 4 + 5))
+    run(work, 0, 5)
+    before = totals(work)
+    shutil.rmtree(log)
+    shutil.copytree(backup, log)
+    told = restated(work)
+    assert totals(work) == before
+    assert (
+        "1970-01-09: not proposed, because the log is at version 10, and its run has read version 11"
+        in told.sentences[1]
+    )
+    assert "hindcast run late" in told.sentences[1]
+    place.put(Put(4, 24 * 4 + 7), Put(4, 24 * 4 + 8))
+    assert "is not the file that an earlier run has read" in (sentence := str(restated(work).sentences))
+    assert "copy its records into a new table" in sentence
+
+
 def test_a_table_with_the_same_records_is_the_log_after_a_comparison(place: Place) -> None:
     work = place.work(more=AUTO)
     run(work, 0, 5)

@@ -24,7 +24,7 @@ from jobs.pipeline.models.log import SliceGrammar
 from jobs.pipeline.slices import check_range, parse_bound, show_ms, slice_grid
 from jobs.planning.change_reach import with_reach
 from jobs.planning.change_sentences import told_changes
-from jobs.planning.published_spec import on_published_spec, refuse_lost
+from jobs.planning.published_spec import on_published_spec, refuse_lost, why_lost
 from jobs.planning.request_context import Asked, RequestContext, open_request_context
 from jobs.planning.steps import Ask
 from jobs.publishing.decisions import rollback
@@ -96,11 +96,10 @@ def test_a_published_spec_that_this_version_refuses_is_lost(root: Path) -> None:
         with_reach(work.pipeline, work.plan(view, Ask(slices=later)))
     [told] = _state(work)["edited"]
     assert "can lose records" in told, "defect: status told nothing while the file was as it was published"
-    assert "go on with a pipeline file that it accepts: `hindcast adopt sales`" in told
+    assert "go on with a pipeline file that fits: `hindcast adopt sales`" in told
     mended = refused.replace("after_watermark: {}}", "after_watermark: {}}, leftovers: report")
-    used, [warning] = on_published_spec(replace(work, pipeline=sales(mended)))
-    assert "which is used" not in warning
-    assert "does not accept that spec any more (request " in warning
+    used, _ = on_published_spec(replace(work, pipeline=sales(mended)))
+    assert "this version of Hindcast does not accept that spec any more (request " in why_lost(used, view)
     with pytest.raises(RequestError, match=r"can lose records.* `hindcast adopt sales`"):
         refuse_lost(used, view)
 

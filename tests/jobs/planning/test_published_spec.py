@@ -7,13 +7,16 @@ import pytest
 
 from jobs.engine import fingerprints
 from jobs.lake.lake import Lake
+from jobs.lake.log_version import LogPlace
 from jobs.ledger.projection import project
 from jobs.pipeline.slices import slices_between
-from jobs.planning.published_spec import _log, why_lost
+from jobs.planning import published_spec
+from jobs.planning.published_spec import _log, on_published_spec, why_lost
 from jobs.planning.request_context import open_request_context
 from tests.jobs.planning.test_plan import coordinates
 from tests.support.fake_replay import PIPELINE, append_day, day_ms, sales
 from tests.support.ledger_chains import published_chain
+from windowlib.errors import HindcastError, LedgerError, LogError, StoreError
 
 WINDOWS = "windows: {tumbling: {size: 1d}}"
 BY_THE_HEAD = "go on with the pipeline file: `hindcast adopt sales`"
@@ -62,6 +65,25 @@ def test_a_spec_with_functions_is_not_compiled(tmp_path: Path) -> None:
     slices = slices_between(sales(text), day_ms("2024-01-01"), day_ms("2024-01-03"))
     work = open_request_context(sales(text), Lake(root=str(tmp_path)), now_ms=lambda: 0)
     assert not why_lost(work, project(published_chain(sales(text), slices, log=coordinates()), version=9))
+
+
+@pytest.mark.parametrize("damage", [LogError, LedgerError, StoreError])
+def test_the_spec_of_the_chain_is_told_without_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: type[HindcastError]
+) -> None:
+    """Defects: `show` of a pipeline that reads another one wrote its log, and failed if that ledger was damaged."""
+
+    def fail(*_: object) -> LogPlace:
+        raise damage("it is damaged")
+
+    monkeypatch.setattr(published_spec, "log_place", fail)
+    edited = sales(PIPELINE.replace("{sum: amount}", "{max: amount}"))
+    work = open_request_context(edited, Lake(root=str(tmp_path)), now_ms=lambda: 0)
+    slices = slices_between(edited, day_ms("2024-01-01"), day_ms("2024-01-03"))
+    view = project(published_chain(sales(), slices, log=coordinates()), version=9)
+    used, [warning] = on_published_spec(work, view)
+    assert "hindcast adopt" in warning
+    assert not why_lost(used, view), "the reader of the log tells the damage"
 
 
 @pytest.mark.parametrize(

@@ -289,6 +289,20 @@ def test_a_changed_row_and_a_changed_log_are_told(hours: Shop) -> None:
     assert found.differences[0] == "The records of slice 2026-03-02 are not those that its run has read."
 
 
+@pytest.mark.parametrize("windows", [TUMBLING, "{session: {gap: 1h}}"])
+def test_a_published_window_is_told_if_the_log_has_no_record_of_it_any_more(tmp_path: Path, windows: str) -> None:
+    """Defect: it was said to have no pane, because no file of the log could have its records."""
+    shop = shop_of(tmp_path / "lake", windows)
+    shop.append(0, [row(0, at=1.0)])
+    shop.append(1, [row(1, at=30.0), row(2, at=40.0)])
+    shop.run(0, 2)
+    DeltaTable(str(shop.root / "log")).delete("id in ('r0', 'r1')")
+    for hour in (1, 30):
+        explained = shop.explain("x", FIRST_MS + hour * 3_600_000)
+        assert [pane.readers for pane in explained.panes] == ["seen"]
+        assert explained.differences[0].startswith("The log has no record of this window any more")
+
+
 def test_staged_runs_of_a_request_take_the_place_of_the_published_ones(hours: Shop) -> None:
     hours.append(1, [row(12, at=26.0), row(13, at=26.5)])
     outcome = hours.run(1, 2, publish=False)

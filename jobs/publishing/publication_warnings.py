@@ -1,0 +1,80 @@
+"""What a person should know before a request is run, because its publication changes more than the plan lists."""
+
+from collections.abc import Iterator
+
+from jobs.lake.checkpoint_rows import live_rows, read_checkpoint
+from jobs.lake.lake import Lake
+from jobs.ledger.view import LedgerView, StagedRun
+from jobs.plain_text import counted
+from jobs.planning.chains import is_of_repair, run_before
+from jobs.planning.plan import Plan
+from jobs.publishing.stop_reasons import listed
+from jobs.runs import EMPTY_STATE
+from windowlib.errors import HindcastError
+from windowlib.records.tables import WINDOW_STATE
+
+_OF_STATE = ("window_end_ms", "edge_count", "fired_count", "is_orphan")
+
+
+def publication_warnings(lake: Lake, view: LedgerView, planned: Plan) -> tuple[str, ...]:
+    """Return a sentence for a chain that begins anew inside the published one, and one for repairs that would end."""
+    return (*_fresh_border(lake, view, planned), *_ended_repairs(view, planned))
+
+
+def _fresh_border(lake: Lake, view: LedgerView, planned: Plan) -> Iterator[str]:
+    """Yield what readers lose if a chain begins without earlier records directly after a published slice."""
+    first = planned.range[0].slice
+    before, shown = run_before(view, first), view.published_chain_run(first.slice_id)
+    is_fresh = planned.basis is not None and planned.basis.ask.is_fresh
+    if before is None or not is_fresh or (shown is not None and shown.result.state_before == EMPTY_STATE):
+        return
+    count = _waiting_windows(lake, planned.pipeline, before)
+    waiting = "the windows" if count is None else counted(count, "window")
+    yield (
+        f"a new chain begins at {first.slice_id}, and readers see {before.result.slice.slice_id} of the former chain. "
+        f"Readers do not see {waiting} with records that wait there for their end. A record that was late can be on "
+        "time in the new chain, and its window then replaces a window of the former chain that has more records"
+    )
+
+
+def _waiting_windows(lake: Lake, pipeline: str, run: StagedRun) -> int | None:
+    """Return how many windows have records that no pane has after a run; None if its state is not stored."""
+    if run.checkpoint_removal is not None:
+        return None
+    try:
+        parts = read_checkpoint(
+            lambda name: lake.table(pipeline, name), run.checkpoint.attempts, WINDOW_STATE, columns=_OF_STATE
+        )
+    except HindcastError:  # the run that starts from this state tells it
+        return None
+    import pyarrow.compute as pc
+
+    rows = live_rows(parts)
+    if not rows.num_rows or "edge_count" not in rows.column_names:
+        return 0
+    is_orphan = rows["is_orphan"].fill_null(False)  # noqa: FBT003 - the value that replaces a null
+    waits = pc.and_not(pc.greater(rows["edge_count"], rows["fired_count"]), is_orphan)
+    return int(rows.filter(waits).num_rows)
+
+
+def _ended_repairs(view: LedgerView, planned: Plan) -> Iterator[str]:
+    """Yield a sentence if readers see a repair of slices that are replayed."""
+    names = [step.slice.slice_id for step in planned.at_most if is_of_repair(view, step.slice.slice_id)]
+    if not names:
+        return
+    repairs = {view.run(view.published[name]).request_id for name in names}
+    inside = {step.slice.slice_id for step in planned.range}
+    shown = ((name, view.published_run(name), view.published_chain_run(name)) for name in view.published)
+    former = [
+        name
+        for name, run, chain_run in shown
+        if run is not None
+        and chain_run is not None
+        and run != chain_run
+        and name not in inside
+        and run.request_id in repairs
+        and chain_run.result.spec_fingerprint != planned.spec_fingerprint
+    ]
+    told = f"readers see a repair of {listed(names)}. If the run publishes other runs of them, the whole repair ends, "
+    told += "also at slices outside of the range, and `hindcast repair` lists its late records again"
+    yield told + (f". Those of {listed(former)} stay late, because they keep the former spec" if former else "")
