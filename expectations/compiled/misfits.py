@@ -26,6 +26,13 @@ _COMPARING = frozenset(
         "expect_select_column_values_to_be_unique_within_record",
     }
 )
+_HASHING = frozenset(
+    {
+        "expect_column_proportion_of_unique_values_to_be_between",
+        "expect_column_unique_value_count_to_be_between",
+        "expect_compound_columns_to_be_unique",
+    }
+)
 _ADVICE = {
     Kind.REAL: "write numbers",
     Kind.TEXT: "write texts, or check its lengths or a regular expression",
@@ -68,12 +75,21 @@ def _misfits(check: Check, types: Mapping[str, pa.DataType]) -> Iterator[str]:
         if value is not None and kind is not (Kind.TIME if isinstance(value, str) else Kind.REAL):
             fitting = _ADVICE_OF_BOUNDS.get(kind, _NULLS_ONLY)
             yield f"{column}, and cannot be compared with {end} = {value!r}; {fitting}"
-    is_exact = pa.types.is_decimal(types[name]) or pa.types.is_date(types[name])
-    if is_exact and ("match_regex" in check.type or "value_lengths" in check.type):
-        yield f"{column}, and engines write such values in different ways; {advice}"
+    if "match_regex" in check.type or "value_lengths" in check.type:
+        yield from (f"{column}, {problem}; {advice}" for problem in _of_text(types[name]))
+
+
+def _of_text(arrow: pa.DataType) -> Iterator[str]:
+    if pa.types.is_decimal(arrow) or pa.types.is_date(arrow):
+        yield "and engines write such values in different ways"
+    if pa.types.is_binary(arrow) or pa.types.is_large_binary(arrow):
+        yield "which is not a text"
 
 
 def _of_several(types: Mapping[str, pa.DataType], check: str) -> Iterator[str]:
+    for name, arrow in types.items() if check in _COMPARING | _HASHING else ():
+        if pa.types.is_nested(arrow):
+            yield f"column {name} is {arrow}, whose values cannot be compared; {_NULLS_ONLY}"
     if check in _COMPARING and len({_alike(arrow) for arrow in types.values()}) > 1:
         shown = ", ".join(f"{name} is {arrow}" for name, arrow in types.items())
         yield f"values of such columns cannot be compared: {shown}; name columns of one kind"

@@ -13,7 +13,7 @@ from jobs.publishing.optimistic_check import By
 from jobs.publishing.publishing import publish
 from jobs.publishing.rules import PublicationAttempt
 from jobs.publishing.stop_reasons import describe_run, listed, stop_reasons
-from jobs.publishing.waivers import SliceWaiver, request_to_publish, runs_to_examine, waive, waive_events
+from jobs.publishing.waivers import SliceWaiver, refusal_after, request_to_publish, runs_to_examine, waive, waive_events
 from jobs.runs import SHOWN_DIGITS, optional_fates
 from windowlib.errors import RequestError
 
@@ -108,9 +108,12 @@ def waive_command(
     by = By(who=options.who(), decision_id=work.new_id(), seen=seen)
     run = waive(work, slice_id, run_id=run_id, reason=reason, by=by)
     waiver = {"pipeline": pipeline.name, "slice_id": run.result.slice.slice_id, "run_id": run.result.run_id}
-    request = request_to_publish(work.ledger.view(), run)
+    view = work.ledger.view()
+    request = request_to_publish(view, run)
     after = "readers see this run already; there is nothing to publish"
-    if request is not None:
+    if request is not None and (why := refusal_after(work, view, request, waived=())):
+        after = f"request {request.request_id[:SHOWN_DIGITS]} cannot be published yet: {why}"
+    elif request is not None:
         after = f"next: hindcast publish {pipeline.name} --request {request.request_id[:SHOWN_DIGITS]}"
     return options.answer(
         as_json,

@@ -41,8 +41,7 @@ from jobs.publishing.optimistic_check import By, OutdatedDecision
 from jobs.publishing.publishing import publish_events, publish_request
 from jobs.publishing.rules import PublicationAttempt, judge_publication
 from jobs.publishing.stop_reasons import listed
-from jobs.publishing.suite_rule import of_other_suite
-from jobs.publishing.waivers import waive_all, waive_events
+from jobs.publishing.waivers import refusal_after, waive_all, waive_events
 from jobs.wall_clock import now_ms
 from windowlib.errors import RequestError
 
@@ -93,9 +92,7 @@ def check(work: RequestContext, view: LedgerView, decision: Decision, *, who: st
                 attempt, _ = publish_events(work, view, request_id=_request_id(decision), by=by)
                 _check_published(work, attempt)
         case Action.WAIVE | Action.WAIVE_AND_PUBLISH:
-            waive_events(work, view, waivers=decision.waivers, by=by, request_id=_request_id(decision),
-                         all_of_it=decision.action is Action.WAIVE_AND_PUBLISH)  # fmt: skip
-            _refuse_other_suite(work, view, decision)
+            _check_waivers(work, view, decision, by=by)
         case Action.CANCEL:
             cancel_events(work, view, request_id=_request_id(decision), reason=decision.reason or "", by=by)
         case Action.ROLL_BACK:
@@ -258,18 +255,20 @@ def was_settled(work: RequestContext, dag_run: tuple[str, str], *, request_id: s
 def _waived(work: RequestContext, decision: Decision, by: By) -> Decided:
     publishes = decision.action is Action.WAIVE_AND_PUBLISH
     request_id = _request_id(decision)
-    _refuse_other_suite(work, work.ledger.view(), decision)
+    _check_waivers(work, work.ledger.view(), decision, by=by)
     runs = waive_all(work, decision.waivers, by=by, request_id=request_id, all_of_it=publishes)
     names = tuple(run.result.slice.slice_id for run in runs)
     version = work.ledger.view().decisions[by.decision_id].seq
     return Decided(why=f"waived: {listed(names)}", request_id=request_id, publishes=publishes, seen=version)
 
 
-def _refuse_other_suite(work: RequestContext, view: LedgerView, decision: Decision) -> None:
-    """Refuse to waive and publish what cannot be published then, before the waiver is written."""
-    request = view.requests.get(_request_id(decision))
-    if decision.action is Action.WAIVE_AND_PUBLISH and request is not None:
-        _, why = of_other_suite(work, view, request)
+def _check_waivers(work: RequestContext, view: LedgerView, decision: Decision, *, by: By) -> None:
+    """Refuse waivers before they are written, also if the person wants to publish what could not be published then."""
+    publishes, request_id = decision.action is Action.WAIVE_AND_PUBLISH, _request_id(decision)
+    waive_events(work, view, waivers=decision.waivers, by=by, request_id=request_id, all_of_it=publishes)
+    request = view.requests.get(request_id)
+    if publishes and request is not None:
+        why = refusal_after(work, view, request, waived=[waiver.slice_id for waiver in decision.waivers])
         if why:
             raise RequestError(f"nothing is waived: {why}")
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from jobs.ledger.tally import Standing, in_words, standing_of, tally
 from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
 from jobs.plain_text import counted
+from jobs.planning.chains import judged_runs
 from jobs.planning.lease_keeping import release
 from jobs.planning.request_context import Opened, RequestContext, request_in
 from jobs.publishing.judging import judge_request
@@ -67,7 +68,8 @@ def gate(work: RequestContext, *, opened: Opened, slices: Sequence[str] | None =
     settled = settled_elsewhere(view, request)
     if settled is not None:
         return Gate(settled=settled)
-    runs = tuple(view.run(run_id) for slice_id, run_id in request.runs.items() if slices is None or slice_id in slices)
+    judged = judged_runs(view, request)
+    runs = tuple(view.run(run_id) for slice_id, run_id in judged.items() if slices is None or slice_id in slices)
     stopping = sorted((run for run in runs if not run.is_publishable), key=lambda run: run.result.slice.start_ms)
     unstaged = [slice_id for slice_id in slices or () if slice_id not in request.runs.keys() | view.published.keys()]
     other, edited = of_other_suite(work, view, request)

@@ -231,6 +231,11 @@ def newly_shown(view: LedgerView, request: Request) -> dict[str, str]:
     return shown | {name: view.chain_run_id(seen[name]) for name in sorted(beside - shown.keys())}
 
 
+def judged_runs(view: LedgerView, request: Request) -> dict[str, str]:
+    """Return slice -> run whose checks decide on the publication of a request: its own runs, and what it shows anew."""
+    return {**request.runs, **newly_shown(view, request)}
+
+
 def _is_visible(view: LedgerView, repair: Request) -> bool:
     return any(view.published.get(name) == run_id and is_of_repair(view, name) for name, run_id in repair.runs.items())
 

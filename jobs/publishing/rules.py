@@ -11,7 +11,7 @@ from jobs.ledger.publications import Hold, Publication
 from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState
 from jobs.pipeline.slices import slices_between
 from jobs.plain_text import counted
-from jobs.planning.chains import adoption, is_of_repair, newly_shown
+from jobs.planning.chains import adoption, is_of_repair, judged_runs, newly_shown
 from jobs.planning.published_spec import is_lost
 from jobs.planning.request_context import RequestContext, holders, with_cut_of
 from jobs.publishing.chain_rules import (
@@ -24,7 +24,7 @@ from jobs.publishing.chain_rules import (
     outdated,
     specs_at_border,
 )
-from jobs.publishing.stop_reasons import held_by, listed
+from jobs.publishing.stop_reasons import held_by, listed, stopping_runs
 from jobs.publishing.suite_rule import of_other_suite
 from windowlib.errors import LedgerError
 
@@ -182,12 +182,13 @@ def settled_basis(work: RequestContext, view: LedgerView, request: Request) -> B
 
 
 def is_ready(work: RequestContext, view: LedgerView, request: Request) -> bool:
-    """Return whether nothing but checks, holders and a hold can stop the publication of a request."""
+    """Return whether nothing but failed checks, holders and a hold can stop the publication of a request."""
     if request.state is RequestState.CLOSED or not (request.runs or request.is_complete):
         return False
-    work = with_cut_of(work, request)
+    edited, work = work, with_cut_of(work, request)
     return not (
         _replaced(view, request)
+        or _of_other_suite(edited, view, request)
         or _incomplete(work, view, request)
         or _not_promotable(work, view, request)
         or _broken_chain(work, view, request)
@@ -260,13 +261,13 @@ def _replaced(view: LedgerView, request: Request) -> Obstacle | None:
 def _held(view: LedgerView, request: Request) -> Obstacle | None:
     """Refuse while the checks of a run stop publication, or if a run has no rows that count any more."""
     try:
-        runs = [view.run(run_id) for run_id in request.runs.values()]
+        for run_id in judged_runs(view, request).values():
+            view.run(run_id)
     except LedgerError as error:
         return Obstacle(str(error))
-    stopping = [run for run in runs if not run.is_publishable]
+    stopping = stopping_runs(view, request)
     if not stopping:
         return None
-    stopping.sort(key=lambda run: run.result.slice.start_ms)
     return Obstacle(held_by(stopping), tuple(run.result.slice.slice_id for run in stopping))
 
 

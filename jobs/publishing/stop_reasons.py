@@ -5,8 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from expectations import messages
-from jobs.ledger.view import StagedRun
+from jobs.ledger.view import LedgerView, Request, StagedRun
 from jobs.plain_text import counted, shortened
+from jobs.planning.chains import judged_runs
 from jobs.runs import SHOWN_DIGITS, CheckResult, Verdict
 from windowlib.records import tables
 
@@ -14,6 +15,26 @@ MAX_NAMED = 8
 """Messages name so many slices."""
 MAX_ERROR = 300
 """Messages show so many characters of the exception of a check."""
+
+
+def stopping_runs(view: LedgerView, request: Request) -> list[StagedRun]:
+    """Return the runs that stop the publication of a request, in slice order."""
+    runs = (view.runs.get(run_id) for run_id in judged_runs(view, request).values())
+    stopping = [run for run in runs if run is not None and not run.is_publishable]
+    return sorted(stopping, key=lambda run: run.result.slice.start_ms)
+
+
+def held_runs(view: LedgerView) -> dict[str, tuple[StagedRun, Request]]:
+    """Return slice -> the run that stops the publication of an open request, in slice order; of the newest request.
+
+    Candidates hold nothing: no person waits for them.
+    """
+    held = {
+        run.result.slice.slice_id: (run, request)
+        for request in view.awaited_requests()
+        for run in stopping_runs(view, request)
+    }
+    return {slice_id: held[slice_id] for slice_id in sorted(held)}
 
 
 def stop_reasons(run: StagedRun) -> tuple[str, ...]:

@@ -3,19 +3,24 @@
 The functions have the form that `jobs.publishing.decisions` describes.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import ChainMap
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
 from jobs.ledger.events import EventKind, LedgerEvent, slice_columns
 from jobs.ledger.provenance import decision_details
 from jobs.ledger.tally import Standing, standing_of
-from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState, StagedRun
+from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState, StagedRun, Waiver
 from jobs.pipeline.slices import slice_of_id
 from jobs.plain_text import counted, shortened
+from jobs.planning.chains import judged_runs
 from jobs.planning.request_context import RequestContext
 from jobs.publishing.decisions import checked_reason, open_request_of
+from jobs.publishing.judging import is_due
 from jobs.publishing.optimistic_check import By, check_seen_request, check_seen_run
-from jobs.publishing.stop_reasons import describe_run, describe_stop
+from jobs.publishing.rules import judge_publication
+from jobs.publishing.stop_reasons import describe_run, describe_stop, stopping_runs
+from jobs.publishing.suite_rule import of_other_suite
 from jobs.runs import SHOWN_DIGITS, Slice, Verdict
 from windowlib.errors import RequestError
 
@@ -112,6 +117,27 @@ def waive_events(
     return events
 
 
+def refusal_after(work: RequestContext, view: LedgerView, request: Request, *, waived: Collection[str]) -> str:
+    """Return why a request is not published after failed runs of some slices are waived.
+
+    Empty if it is published, or if only `hindcast publish` can tell, because it compares rows. The DAG runs of
+    Airflow's own backfill have their own gates, so only an edited suite stops the request that they share.
+    """
+    if request.kind is RequestKind.AIRFLOW_BACKFILL:
+        return of_other_suite(work, view, request)[1]
+    judged = judged_runs(view, request)
+    runs = [run for name in waived if (run := view.runs.get(judged.get(name, ""))) is not None]
+    supposed = {run.result.run_id: replace(run, waiver=_supposed(run)) for run in runs}
+    after = replace(view, runs=ChainMap(supposed, view.runs))  # type: ignore[arg-type]  # only read
+    attempt = judge_publication(work, after, request)
+    return "" if attempt.is_published or is_due(work, after, request) else attempt.why
+
+
+def _supposed(run: StagedRun) -> Waiver:
+    result = run.result
+    return Waiver(slice_id=result.slice.slice_id, run_id=result.run_id, who="", reason="", at_ms=0, failed=frozenset())
+
+
 def runs_to_examine(work: RequestContext, view: LedgerView, slice_id: str) -> tuple[StagedRun, ...]:
     """Return the failed runs of a slice that a waiver could name. That of the newest open request is the last one.
 
@@ -157,9 +183,10 @@ def request_to_publish(view: LedgerView, run: StagedRun) -> Request | None:
     An open request comes before a rolled back one, a candidate after the others, and a newer one before an older one.
     """
     run_id = run.result.run_id
-    having = [request for request in view.open_requests() if run_id in request.runs.values()]
+    having = [request for request in view.open_requests() if run_id in judged_runs(view, request).values()]
     if not having and view.published.get(run.result.slice.slice_id) != run_id:
-        having = [each for each in view.requests.values() if _is_rolled_back(each) and run_id in each.runs.values()]
+        rolled_back = filter(_is_rolled_back, view.requests.values())
+        having = [request for request in rolled_back if run_id in judged_runs(view, request).values()]
     return max(having, key=lambda request: (not request.is_candidate, request.opened_seq), default=None)
 
 
@@ -168,6 +195,12 @@ def shown_by(view: LedgerView, run: StagedRun) -> str:
     slice_id, run_id = run.result.slice.slice_id, run.result.run_id
     shown = (past.request_id for past in reversed(view.standing) if past.changes.get(slice_id) == run_id)
     return next(shown, None) or run.request_id
+
+
+def shows(view: LedgerView, request: Request, run: StagedRun) -> bool:
+    """Return whether a request is published and has a run that readers see, or its publication shows that run."""
+    is_own = run.result.run_id in request.runs.values()
+    return _is_published(request) and (is_own or shown_by(view, run) == request.request_id)
 
 
 def _is_rolled_back(request: Request | None) -> bool:
@@ -186,15 +219,15 @@ def _staged_runs(work: RequestContext, view: LedgerView, slice_: Slice, *, reque
     Raises:
         RequestError: there is none.
     """
-    having = [request for request in view.requests.values() if slice_.slice_id in request.runs]
-    having = [request for request in having if request_id in {None, request.request_id}]
-    shown = view.published.get(slice_.slice_id)
-    if request_id is not None and not any(_is_published(each) and shown in each.runs.values() for each in having):
+    name = slice_.slice_id
+    asked = [request for request in view.requests.values() if request_id in {None, request.request_id}]
+    shown = view.runs.get(view.published.get(name, ""))
+    if shown is not None and request_id is not None and not any(shows(view, request, shown) for request in asked):
         shown = None
-    undecided = [shown or "", *(request.runs[slice_.slice_id] for request in having if _is_rolled_back(request))]
+    past = (view.runs.get(judged_runs(view, request).get(name, "")) for request in filter(_is_rolled_back, asked))
     staged = [
-        *(run_id for run_id in undecided if (run := view.runs.get(run_id)) and standing_of(run) is Standing.FAILED),
-        *(request.runs[slice_.slice_id] for request in having if request.is_open),
+        *(run.result.run_id for run in (shown, *past) if run is not None and standing_of(run) is Standing.FAILED),
+        *(run_id for each in asked if each.is_open and (run_id := judged_runs(view, each).get(name)) is not None),
     ]
     if not staged:
         state = "is published" if view.published_run(slice_.slice_id) else "has no run"
@@ -253,11 +286,7 @@ def _check_rest(view: LedgerView, request: Request, *, waived: set[str]) -> None
     """Refuse if other failed runs would stop the publication of a request whose slices are published together."""
     if request.kind is RequestKind.AIRFLOW_BACKFILL:
         return  # each DAG run of Airflow's backfill has its own gate
-    rest = [
-        run
-        for slice_id, run_id in request.runs.items()
-        if slice_id not in waived and not (run := view.run(run_id)).is_publishable
-    ]
+    rest = [run for run in stopping_runs(view, request) if run.result.slice.slice_id not in waived]
     if rest:
         named = "; ".join(describe_stop(run) for run in rest[:8])
         raise RequestError(

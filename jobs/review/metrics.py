@@ -14,6 +14,7 @@ from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.slices import SliceGrid, next_from_first, next_slice, slice_grid
 from jobs.planning.published_spec import on_published_spec
 from jobs.planning.request_context import RequestContext
+from jobs.publishing.stop_reasons import held_runs
 
 MAX_COUNTED: Final = 10_000
 """So many slices without a publication are counted."""
@@ -68,8 +69,7 @@ def gauges(work: RequestContext, view: LedgerView, *, changed: int | None = None
 
 def _open_work(view: LedgerView) -> Iterator[tuple[str, float]]:
     requests = view.awaited_requests()
-    staged = [view.run(run_id) for request in requests for run_id in request.runs.values()]
-    yield "held_slices", len({run.result.slice.slice_id for run in staged if not run.is_publishable})
+    yield "held_slices", len(held_runs(view))
     proposed = sum(request.is_proposed for request in requests)
     yield "open_requests", len(requests) - proposed
     yield "proposed_restatements", proposed

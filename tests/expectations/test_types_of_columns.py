@@ -21,7 +21,8 @@ from windowlib.errors import SpecError
 SCHEMA = pa.schema(
     {
         "amount": pa.decimal128(18, 2), "day": pa.date32(), "at": pa.timestamp("us", tz="UTC"), "text": pa.string(),
-        "whole": pa.int64(), "flag": pa.bool_(), "parts": pa.list_(pa.int64()), "unknown": pa.null(),
+        "whole": pa.int64(), "flag": pa.bool_(), "parts": pa.list_(pa.int64()), "raw": pa.binary(),
+        "unknown": pa.null(),
     }
 )  # fmt: skip
 COUNT = "expect_table_row_count_to_equal"
@@ -77,6 +78,11 @@ def where(column: str, operator: str, /, parameter: object) -> tuple[str, dict[s
         (SUM, {"column_list": ["whole", "text"], "sum_total": 1}, "column text is string, which has no sum; name"),
         (SUM, {"column_list": ["at", "whole"], "sum_total": 1}, "column at is timestamp[us, tz=UTC], which has no sum"),
         (REGEX, {"column": "amount", "regex": "1"}, "engines write such values in different ways"),
+        (REGEX, {"column": "raw", "regex": "1"}, "column raw is binary, which is not a text; only its nulls can be"),
+        ("expect_column_value_lengths_to_equal", {"column": "raw", "value": 1}, "which is not a text"),
+        ("expect_column_unique_value_count_to_be_between", {"column": "parts", "min_value": 1}, "cannot be compared"),
+        ("expect_compound_columns_to_be_unique", {"column_list": ["parts", "text"]}, "values cannot be compared; only"),
+        (UNLIKE, {"column_list": ["parts", "unknown"]}, "column parts is list<item: int64>, whose values cannot"),
         (UNLIKE, {"column_list": ["text", "whole"]}, "text is string, whole is int64; name columns of one kind"),
     ],
 )
@@ -89,6 +95,9 @@ def test_a_check_that_does_not_fit_its_columns_is_refused(kind: str, kwargs: dic
 
 def test_a_check_that_fits_its_columns_is_accepted() -> None:
     fitting = suite_of(
+        ("expect_column_values_to_not_be_null", {"column": "parts"}),
+        ("expect_column_proportion_of_non_null_values_to_be_between", {"column": "raw", "min_value": 0.5}),
+        ("expect_column_values_to_be_unique", {"column": "raw"}),
         where("amount", "==", 1.1),
         where("at", ">=", "2026-01-01T00:00:00+00:00"),
         where("day", "<", "2026-01-01T00:00:00+00:00"),

@@ -185,7 +185,7 @@ def blizzard(*, waived: bool = False) -> ReportRows:
     names = tuple(one.slice_id for one in slices)
     state = RequestState.PUBLISHED if waived else RequestState.OPEN
     requests = _blizzard_requests(slices, opened, state=state)
-    return ReportRows(
+    rows = ReportRows(
         pipeline="flights",
         lake="/var/lake",
         zone="UTC",
@@ -207,6 +207,16 @@ def blizzard(*, waived: bool = False) -> ReportRows:
             *((_publication(31, "ines", names[3:], at_ms=opened + 1_800_000),) if waived else ()),
         ),
     )
+    return with_runs(rows, runs)
+
+
+def with_runs(rows: ReportRows, runs: Mapping[str, StagedRun]) -> ReportRows:
+    """Return the rows with these runs. An open request has those that readers do not see."""
+    stopped = [run for run in runs.values() if not run.is_publishable]
+    is_seen = {run.result.run_id: rows.published.get(run.result.slice.slice_id) == run.result.run_id for run in stopped}
+    failing = tuple(run for run in stopped if is_seen[run.result.run_id])
+    held = tuple(run for run in stopped if not is_seen[run.result.run_id])
+    return replace(rows, runs=runs, held=held, failing=failing)
 
 
 def many_days(count: int, *, every_ms: int = DAY_MS, seed: int = 20130208) -> ReportRows:
@@ -227,7 +237,7 @@ def many_days(count: int, *, every_ms: int = DAY_MS, seed: int = 20130208) -> Re
         runs[one.slice_id] = with_result(run, verdict=Verdict.ERROR) if 0.03 < dice < 0.033 else run
     published = {slice_id: run.result.run_id for slice_id, run in runs.items() if run.seq < count - 9}
     rows = replace(blizzard(), slices=slices, runs=runs, published=published, late=late_of(runs), every_ms=every_ms)
-    return replace(rows, requests=(), publications=())
+    return with_runs(replace(rows, requests=(), publications=()), runs)
 
 
 def _slice(start_ms: int, every_ms: int) -> Slice:
@@ -251,7 +261,7 @@ def hostile(values: Sequence[str]) -> ReportRows:
     )
     publications = tuple(_publication(number, text, (text,)) for number, text in enumerate(values))
     everything = " ".join(values)
-    return replace(
+    rows = replace(
         rows,
         pipeline=values[0],
         lake=everything,
@@ -264,6 +274,7 @@ def hostile(values: Sequence[str]) -> ReportRows:
         requests=requests,
         publications=publications,
     )
+    return with_runs(rows, runs)
 
 
 def _hostile_run(run: StagedRun, text: str) -> StagedRun:

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from jobs.ledger.events import LedgerEvent
 from jobs.ledger.run_projection import failing_in_sight
 from jobs.ledger.view import LedgerView, Request, RequestState, StagedRun
-from jobs.planning.chains import newly_shown
+from jobs.planning.chains import judged_runs, newly_shown
 from jobs.planning.request_context import RequestContext, is_live
 from jobs.publishing.decisions import cancel_events, rollback_events
 from jobs.publishing.judging import is_due
 from jobs.publishing.optimistic_check import By
 from jobs.publishing.rules import is_ready, judge_publication
-from jobs.publishing.stop_reasons import stop_reasons
-from jobs.publishing.waivers import shown_by
+from jobs.publishing.stop_reasons import stop_reasons, stopping_runs
+from jobs.publishing.waivers import refusal_after, shown_by, shows
 from jobs.runs import Verdict
 from windowlib.errors import HindcastError
 
@@ -46,6 +46,7 @@ class Possible:
 class RequestForms:
     """The decisions on a request. `held` are the slices that stop it, at most `MAX_SHOWN` of `held_count`.
 
+    `waive_and_publish`: whether it can be published after a waiver of all of `held`.
     `is_proposed`: it is a restatement that waits to be started. `is_published`: readers see the slices.
     """
 
@@ -54,6 +55,7 @@ class RequestForms:
     held_count: int
     publish: Possible
     cancel: Possible
+    waive_and_publish: Possible
     is_worked_on: bool
     is_proposed: bool = False
     is_published: bool = False
@@ -118,12 +120,6 @@ def decision_forms(
     )
 
 
-def held_runs(view: LedgerView, request: Request) -> list[StagedRun]:
-    """Return the runs that stop the publication of a request, in slice order."""
-    stopping = [run for run_id in request.runs.values() if not (run := view.run(run_id)).is_publishable]
-    return sorted(stopping, key=lambda run: run.result.slice.start_ms)
-
-
 def _request_at(view: LedgerView, *, request_id: str | None, run_id: str | None) -> Request | None:
     asked = None if request_id is None else view.requests.get(request_id)
     if run_id is None:
@@ -131,12 +127,12 @@ def _request_at(view: LedgerView, *, request_id: str | None, run_id: str | None)
     run = view.runs.get(run_id)
     if run is None or run.is_publishable:
         return None
-    stopped = [request for request in view.open_requests() if run_id in request.runs.values()]
-    if asked is not None and asked.state is RequestState.ROLLED_BACK and run_id in asked.runs.values():
+    stopped = [request for request in view.open_requests() if run_id in judged_runs(view, request).values()]
+    if asked is not None and asked.state is RequestState.ROLLED_BACK and run_id in judged_runs(view, asked).values():
         return asked
     is_seen = view.published.get(run.result.slice.slice_id) == run_id
-    shows = view.requests.get(shown_by(view, run)) if is_seen else None
-    return asked if asked in stopped else next(reversed(stopped), shows)
+    showing = view.requests.get(shown_by(view, run)) if is_seen else None
+    return asked if asked in stopped else next(reversed(stopped), showing)
 
 
 def _request_forms(
@@ -145,10 +141,11 @@ def _request_forms(
     is_published = request.state is RequestState.PUBLISHED
     if not (request.is_open or is_published or _may_publish_again(work, view, request)):
         return None
-    stopping = failing_in_sight(view) if is_published else held_runs(view, request)
-    held = [
-        run for run in stopping if run.result.run_id in request.runs.values() and run_id in {None, run.result.run_id}
-    ]
+    if is_published:
+        stopping = [run for run in failing_in_sight(view) if shows(view, request, run)]
+    else:
+        stopping = stopping_runs(view, request)
+    held = [run for run in stopping if run_id in {None, run.result.run_id}]
     if is_published and not held:
         return None
     return RequestForms(
@@ -156,6 +153,9 @@ def _request_forms(
         held=tuple(_held(run) for run in held[:MAX_SHOWN]),
         held_count=len(held),
         publish=_publish(work, view, request),
+        waive_and_publish=Possible(
+            why_not=refusal_after(work, view, request, waived=_names(held[:MAX_SHOWN])) if held else ""
+        ),
         cancel=_tried(lambda: cancel_events(work, view, request_id=request.request_id, reason="-", by=_ANYBODY)),
         is_worked_on=is_live(work, request),
         is_proposed=request.is_proposed,
@@ -167,6 +167,10 @@ def _may_publish_again(work: RequestContext, view: LedgerView, request: Request)
     """Return whether a person may publish a rolled back request again, after waivers if its checks have failed."""
     is_rolled_back = request.state is RequestState.ROLLED_BACK
     return is_rolled_back and bool(newly_shown(view, request)) and is_ready(work, view, request)
+
+
+def _names(runs: Sequence[StagedRun]) -> list[str]:
+    return [run.result.slice.slice_id for run in runs]
 
 
 def _held(run: StagedRun) -> HeldSliceForm:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from jobs.lake.arrow_sql import ArrowSql, plain_rows
 from jobs.ledger.view import StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.reading.published import quote_duckdb
+from jobs.reading.published import PublishedView, published_sql, quote_duckdb
 from jobs.reading.stored_rows import StoredRuns
 from jobs.reading.stored_tables import spec_of
 from jobs.review.pages.failing import MAX_SEARCHED
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
 MAX_POINTS = 120
 MAX_PLOTS = 12
-_WINDOW = ("window_start", "window_end")
-_PANE = ("fired_rank", "pane_index")
+_PANE = ("slice_id", "window_start", "window_end", "kind", "mode", "pane_index", "fired_rank")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +46,8 @@ class Plot:
 def output_plots(stored: StoredRuns, run: StagedRun, *, most: int = MAX_POINTS) -> tuple[Plot, ...]:
     """Return a plot for each numeric output of a run's windows; none of windows without bounds in time.
 
-    A window has the value of its newest pane, or of each pane if panes have only the records since the pane before.
+    A window has the values of the panes that readers see: of its newest firing, or of each firing if panes have only
+    the records since the firing before. A withdrawn window has none.
     There is none either if the run has more than `MAX_SEARCHED` panes.
 
     Raises:
@@ -57,26 +57,19 @@ def output_plots(stored: StoredRuns, run: StagedRun, *, most: int = MAX_POINTS) 
         return ()
     spec = spec_of(stored.view, run)
     wanted = spec.output_columns
-    keys = (
-        () if spec.windows is None or spec.windows.accumulation == "discarding" else (*spec.log.key_columns, *_WINDOW)
-    )
-    rows = stored.read(WINDOW_OUTPUTS, [run], ("window_start", "kind", *wanted, *keys, *(_PANE if keys else ())))
-    rows = newest_panes(rows, keys) if keys else rows
+    keys = spec.log.key_columns
+    rows = shown_panes(stored.read(WINDOW_OUTPUTS, [run], tuple(dict.fromkeys((*_PANE, *keys, *wanted)))), keys)
     names = [name for name in wanted if name in rows.column_names and _is_numeric(rows.schema.field(name).type)]
     if not rows.num_rows or not names or rows["window_start"].null_count == rows.num_rows:
         return ()
     return plots_of(rows, names[:MAX_PLOTS], every_ms=_every_ms(spec), most=most)
 
 
-def newest_panes(rows: "pa.Table", keys: Sequence[str]) -> "pa.Table":
-    """Return the newest result of each window, which has replaced the panes before; `keys` tell windows apart."""
-    place, newest = (", ".join(map(quote_duckdb, names)) for names in (keys, _PANE))
-    sql = (
-        "SELECT * FROM rows WHERE kind = 'result' QUALIFY "  # noqa: S608 -- the names are quoted
-        f"row_number() OVER (PARTITION BY {place} ORDER BY ({newest}) DESC) = 1"
-    )
+def shown_panes(rows: "pa.Table", keys: Sequence[str]) -> "pa.Table":
+    """Return the panes of a run that readers see if it is published: none that another one replaces or withdraws."""
+    shown = PublishedView(keys=keys, columns=rows.column_names)
     with ArrowSql() as opened:
-        return opened.query({"rows": rows}, sql)
+        return opened.query({"rows": rows}, published_sql(shown, relation="rows", quote=quote_duckdb))
 
 
 def plots_of(rows: "pa.Table", names: Sequence[str], *, every_ms: int | None, most: int) -> tuple[Plot, ...]:

@@ -1,6 +1,6 @@
 """The state of a pipeline in a few lines: what readers see, what is held since when and why, what waits for what."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -15,7 +15,7 @@ from jobs.planning.published_spec import LOST, is_lost, on_published_spec
 from jobs.planning.request_context import RequestContext, holders, with_cut_of
 from jobs.planning.standing import awaited_slice, empty_slices, holes
 from jobs.publishing.rules import UNVERIFIED, judge_publication, unverified_slices
-from jobs.publishing.stop_reasons import listed, stop_reasons
+from jobs.publishing.stop_reasons import held_runs, listed, stop_reasons, stopping_runs
 from jobs.review.freshness import last_tick_ms
 from jobs.runs import Slice, Verdict
 from windowlib.errors import HindcastError, SpecError
@@ -168,8 +168,7 @@ class PipelineState:
 
 def held_slices(view: LedgerView) -> tuple[HeldSlice, ...]:
     """Return the slices that stop the publication of open requests, oldest first. A slice is listed once."""
-    by_id = {held.slice_id: held for request in view.awaited_requests() for held in _held(view, request)}
-    return tuple(by_id[slice_id] for slice_id in sorted(by_id))
+    return tuple(_held_slice(run, request) for run, request in held_runs(view).values())
 
 
 def _failed(view: LedgerView) -> tuple[FailedSlice, ...]:
@@ -224,7 +223,7 @@ def awaited(work: RequestContext, view: LedgerView) -> Awaited | None:
 def open_request(work: RequestContext, view: LedgerView, request: Request) -> OpenRequest:
     """Return an open request as the pages show it, in its own slices."""
     work = in_its_cut(work, request)
-    held = sum(1 for _ in _held(view, request))
+    held = len(stopping_runs(view, request))
     workers = tuple(lease.worker for lease in holders(work, request))
     return OpenRequest(
         request_id=request.request_id,
@@ -268,19 +267,12 @@ def spanned(slice_ids: Sequence[str]) -> str:
 
 def held_of(view: LedgerView, request: Request) -> tuple[HeldSlice, ...]:
     """Return the slices that stop the publication of a request, in slice order."""
-    return tuple(sorted(_held(view, request), key=lambda held: held.slice_id))
+    return tuple(_held_slice(run, request) for run in stopping_runs(view, request))
 
 
-def _held(view: LedgerView, request: Request) -> Iterator[HeldSlice]:
-    for slice_id, run_id in request.runs.items():
-        run = view.runs.get(run_id)
-        if run is not None and not run.is_publishable:
-            yield _held_slice(slice_id, run, request)
-
-
-def _held_slice(slice_id: str, run: StagedRun, request: Request) -> HeldSlice:
+def _held_slice(run: StagedRun, request: Request) -> HeldSlice:
     return HeldSlice(
-        slice_id=slice_id,
+        slice_id=run.result.slice.slice_id,
         run_id=run.result.run_id,
         request_id=request.request_id,
         verdict=run.verdict,
@@ -338,7 +330,7 @@ def _waits(work: RequestContext, view: LedgerView, request: Request, *, held: in
     if not request.runs:
         return _not_begun(work, request)
     outcome = judge_publication(work, view, request)
-    if not outcome.is_published:
+    if not outcome.is_published or outcome.is_seen_already:
         return outcome.why
     if request.is_candidate:
         why = "the chain goes on with its spec"

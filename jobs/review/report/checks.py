@@ -79,7 +79,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """A slice whose newest run failed, waived or not. `until` is its end; `waive` and `rerun` are commands."""
+    """A run that failed, waived or not. `until` is its end; `waive` and `rerun` are commands."""
 
     slice_id: str
     until: str
@@ -121,14 +121,9 @@ def identified(checks: Sequence[CheckResult]) -> Iterator[tuple[Identity, CheckR
         yield (*base, seen[base]), check
 
 
-def held_slices(rows: ReportRows) -> tuple[Held, ...]:
-    """Return the slices whose newest run failed or has an error, newest first, waived or not."""
-    held = []
-    for slice_ in reversed(rows.slices):
-        run = rows.runs.get(slice_.slice_id)
-        if run is not None and run.verdict in {Verdict.FAIL, Verdict.ERROR}:
-            held.append(_held(run, rows))
-    return tuple(held)
+def cards(runs: "Sequence[StagedRun]", rows: ReportRows) -> tuple[Held, ...]:
+    """Return the cards of failed runs, which are in slice order, newest first."""
+    return tuple(_held(run, rows) for run in reversed(runs))
 
 
 def unseen_facts(run: "StagedRun") -> list[str]:

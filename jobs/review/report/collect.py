@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from jobs.lake.arrow_sql import plain_rows, query
 from jobs.ledger.ledger import Ledger
+from jobs.ledger.run_projection import failing_in_sight
 from jobs.pipeline.slices import previous_slice, slice_grid
 from jobs.publishing.rules import describe_hold
+from jobs.publishing.stop_reasons import held_runs
 from jobs.reading.stored_rows import StoredRuns
 from jobs.review.report.rows import LATE_EDGES_MS, LateRow, ReportRows
 from windowlib.records import tables
@@ -85,6 +87,8 @@ def collect_view(lake: "Lake", pipeline: "Pipeline", view: "LedgerView", *, part
         publications=view.publications,
         late=late,
         late_left_out=left_out,
+        held=tuple(run for slice_id, (run, _) in held_runs(view).items() if slice_id in listed),
+        failing=tuple(run for run in failing_in_sight(view) if run.result.slice.slice_id in listed),
         hold="" if view.hold is None else describe_hold(view.hold),
     )
 

@@ -43,7 +43,9 @@ def commands(rows: ReportRows, waive: str | None = None, *, is_held: bool = Fals
     With `waive`, that command comes before. `is_held`: it waives a slice that stops a publication.
     """
     if not rows.slices:
-        return (Command(line=_line(rows, "plan"), purpose="Shows which slices would be replayed, and why."),)
+        return (
+            Command(line=_line(rows, "status"), purpose="Shows the newest record of the log, and what is published."),
+        )
     start, end = bound_text(rows.slices[0].start_ms, rows), bound_text(rows.slices[-1].end_ms, rows)
     last = rows.slices[-1].slice_id
     made = [

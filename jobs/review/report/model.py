@@ -11,7 +11,7 @@ from statistics import median
 from expectations.formatting import duration, instant, percent
 from jobs.ledger.view import StagedRun
 from jobs.plain_text import counted, with_capital
-from jobs.review.report.checks import CheckTrend, Held, counted_facts, held_slices, trends, unseen_facts
+from jobs.review.report.checks import CheckTrend, Held, cards, counted_facts, trends, unseen_facts
 from jobs.review.report.commands import Command, bound_text, commands
 from jobs.review.report.rows import LATE_EDGES_MS, ReportRows
 from jobs.runs import Counts, Slice, Verdict, optional_fates
@@ -191,10 +191,8 @@ def build_model(rows: ReportRows) -> ReportModel:
     """Return the content of the page for these rows."""
     lines = tuple(_line(slice_, rows) for slice_ in rows.slices)
     counted = Counter(line.status for line in lines)
-    stopped = held_slices(rows)
-    held = tuple(held for held in stopped if held.waiver is None and not held.is_published)
-    failed = tuple(held for held in stopped if held.waiver is None and held.is_published)
-    waived = tuple(held for held in stopped if held.waiver is not None)
+    held, failed = cards(rows.held, rows), cards(rows.failing, rows)
+    waived = cards([line.run for line in lines if line.run is not None and line.status is Status.WAIVED], rows)
     listed, others = _choose_listed(lines)
     headline, healthy = _headline(rows, lines, counted)
     return ReportModel(
@@ -213,7 +211,7 @@ def build_model(rows: ReportRows) -> ReportModel:
         held=held[:MAX_HELD],
         failed=failed[:MAX_HELD],
         waived=waived[:MAX_HELD],
-        held_left_out=sum(len(cards[MAX_HELD:]) for cards in (held, failed, waived)),
+        held_left_out=sum(len(kind[MAX_HELD:]) for kind in (held, failed, waived)),
         checks=trends(rows),
         late=_late(rows),
         commands=_commands(rows, next((card for card in (*held, *failed) if card.verdict is Verdict.FAIL), None)),
@@ -240,28 +238,33 @@ def _line(slice_: Slice, rows: ReportRows) -> SliceLine:
 
 def _headline(rows: ReportRows, lines: Sequence[SliceLine], counted: Mapping[Status, int]) -> tuple[str, bool]:
     """Return the headline, and whether all slices are published and good."""
-    stopped = [line for line in lines if line.status in {Status.FAIL, Status.ERROR}]
-    doubtful = sum(line.is_published for line in stopped)
-    broken = sum(line.status is Status.ERROR for line in stopped)
     if not rows.runs:
         return "Nothing has been replayed yet", False
-    if doubtful:
-        return f"{_slices(doubtful)} published in spite of a failed check or an error", False
-    if stopped:
-        why = "by an error" if broken == len(stopped) else "by a failed check"
-        errors = f", {broken:,} of them by an error" if 0 < broken < len(stopped) else ""
-        return f"{_slices(len(stopped))} held {why}{errors}", False
-    ready = [line.run for line in lines if line.run and not line.is_published]
+    if rows.failing or rows.held:
+        return _stopped_headline(rows), False
+    unseen = [line.run for line in lines if line.run and not line.is_published]
+    ready = [run for run in unseen if run.is_publishable]
     if rows.hold or ready:
         held = "The schedule is held after a rollback"
         return held if rows.hold else ", ".join(
             filter(None, (f"{_slices(len(ready))} ready, but not published", counted_facts(map(unseen_facts, ready))))
         ), False
+    if unseen:
+        return f"{_slices(len(unseen))} not published, with failed runs that no open request has", False
     if counted[Status.MISSING]:
         return f"Published, with {_slices(counted[Status.MISSING])} missing in between", False
     kinds = [f"{counted[kind]:,} of them {kind.label}" for kind in (Status.WAIVED, Status.EMPTY) if counted[kind]]
     which = f"All {_slices(len(lines))} published" if len(lines) > 1 else "Published"
     return ", ".join((which, *(kinds if len(lines) > 1 else ()))), True
+
+
+def _stopped_headline(rows: ReportRows) -> str:
+    if rows.failing:
+        return f"{_slices(len(rows.failing))} published in spite of a failed check or an error"
+    broken, every = sum(run.verdict is Verdict.ERROR for run in rows.held), len(rows.held)
+    why = "by an error" if broken == every else "by a failed check"
+    errors = f", {broken:,} of them by an error" if 0 < broken < every else ""
+    return f"{_slices(every)} held {why}{errors}"
 
 
 def _sentences(rows: ReportRows, *, held: Sequence[Held], failed: Sequence[Held]) -> tuple[str, ...]:

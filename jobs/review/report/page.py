@@ -16,7 +16,7 @@ from expectations.formatting import duration, instant
 from jobs.comparing.differences import number, percent
 from jobs.plain_text import agreeing, counted
 from jobs.review.compared import Compared, sample_lines
-from jobs.review.report.checks import CheckTrend
+from jobs.review.report.checks import CheckTrend, Held
 from jobs.review.report.commands import bound_text, diff_line
 from jobs.review.report.environment import template_environment
 from jobs.review.report.model import DASH, MAX_REQUESTS, ReportModel, Status, build_model, share_text
@@ -160,7 +160,6 @@ def section_values(model: ReportModel, slice_href: Callable[[str], str]) -> dict
         "overview": overview(model.lines),
         "slices_per_bar": slices_per_bar(model.lines),
         "slice_href": slice_href,
-        "statuses": {line.slice_id: line.status for line in model.lines},
         "requests": tuple(reversed(model.rows.requests))[:MAX_REQUESTS],
         "publications": tuple(reversed(model.rows.publications))[:MAX_REQUESTS],
         "request_range": lambda request: _request_range(request, model.rows),
@@ -187,6 +186,7 @@ def helpers() -> Mapping[str, Any]:
         "fates": by_fate,
         "passed": lambda check: check.counts.get(Verdict.PASS, 0),
         "not_passed": lambda check: len(check.points) - check.counts.get(Verdict.PASS, 0),
+        "card_status": _card_status,
         "verdict_symbol": _SYMBOLS.__getitem__,
         "curve_range": _curve_range,
         "duration": duration,
@@ -204,9 +204,17 @@ def _hash(style: str) -> str:
 
 def _hero(model: ReportModel) -> Status:
     """Return the status whose symbol is beside the headline: the status that the headline is about."""
+    if stopped := model.failed or model.held:
+        return Status.FAIL if Status.FAIL in map(_card_status, stopped) else Status.ERROR
     numbers = dict(model.statuses)
-    order = (Status.ERROR, Status.FAIL, Status.STAGED, Status.MISSING, Status.WAIVED, Status.WARN, Status.EMPTY)
+    order = (Status.STAGED, Status.FAIL, Status.ERROR, Status.MISSING, Status.WAIVED, Status.WARN, Status.EMPTY)
     return next((status for status in order if numbers[status]), Status.PASS if model.rows.runs else Status.MISSING)
+
+
+def _card_status(card: Held) -> Status:
+    if card.verdict is Verdict.ERROR:
+        return Status.ERROR
+    return Status.FAIL if card.waiver is None else Status.WAIVED
 
 
 def _curve_range(check: CheckTrend) -> str:

@@ -35,6 +35,8 @@ class ReportRows:
     slice to its newest run, `late` to the lateness of its late records, and `published` to the id of the run that
     readers see. `as_of_ms` is the time of the newest ledger event that the page shows. `late_left_out` slices have late
     records whose lateness was not read.
+    `held` are the runs that stop the publication of an open request, `failing` those that readers see although they
+    failed, both in slice order and of `slices` only.
     `awaited` is the slice that the schedule waits for; only a live page has one. `hold` tells why the schedule does not
     publish after a rollback; empty if it does.
     """
@@ -56,4 +58,6 @@ class ReportRows:
     late: Mapping[str, LateRow] = field(default_factory=dict)
     late_left_out: int = 0
     awaited: Slice | None = None
+    held: "tuple[StagedRun, ...]" = ()
+    failing: "tuple[StagedRun, ...]" = ()
     hold: str = ""

@@ -25,6 +25,7 @@ from jobs.orchestration.scheduling import Replay, replay
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.repair import RepairGrammar
 from jobs.pipeline.slices import slices_between
+from jobs.planning.chains import newly_shown
 from jobs.planning.estimate import Estimate
 from jobs.planning.lease_keeping import release
 from jobs.planning.plan import Plan
@@ -34,15 +35,19 @@ from jobs.planning.steps import Ask, Reason
 from jobs.publishing.decisions import cancel, rollback
 from jobs.publishing.optimistic_check import By
 from jobs.publishing.publishing import publish_request
+from jobs.publishing.rules import judge_publication
+from jobs.publishing.waivers import SliceWaiver, waive_events
 from jobs.readers import published_table
 from jobs.reading.stored_rows import StoredRuns
 from jobs.reading.verify import Span, verify
 from jobs.replay.replayer import replay_chunk
 from jobs.replay.restart import restart_before
 from jobs.replay.sizes import Sizes
+from jobs.review.pages.decision_forms import decision_forms
 from jobs.review.pages.request_page import plan_of
+from jobs.review.pages.state import held_slices
 from jobs.review.suites.history import OTHER_SPEC, whole_history
-from jobs.runs import RunResult
+from jobs.runs import RunResult, Verdict
 from jobs.wall_clock import now_ms
 from tests.jobs.replay.test_without_spark import DAY_MS, DAYS, FIRST, linked_lake, make_log
 from tests.support.fuzzing import seeds
@@ -340,6 +345,44 @@ def test_a_repair_of_runs_that_readers_do_not_see_any_more_is_not_published(tmp_
     assert not attempt.is_published
     assert "the repair is of other runs than readers see" in attempt.why
     assert shown(work) == seen
+
+
+def test_the_runs_that_the_end_of_a_repair_shows_stop_a_publication_until_they_are_waived(tmp_path: Path) -> None:
+    """An edited suite has failed the run of the chain of a day, in whose place readers see the run of the repair."""
+    for day in range(3):
+        append_one(tmp_path / "log", day, day * DAY_MS + DAY_MS // 2, value=2 * day)
+        append_one(tmp_path / "log", day, day * DAY_MS + DAY_MS // 4, value=2 * day + 1)
+    _, work = ordered_context(tmp_path)
+    run_days(work, 0, 3)
+    repair(work, repair_of(work, from_ms=None, to_ms=None, at_most_ms=None))
+    repaired = [*work.ledger.view().repairs]
+    append_one(tmp_path / "log", 2, 2 * DAY_MS + DAY_MS // 2, value=9)
+    staged = run(work, Asked(from_ms=start_ms(2), to_ms=start_ms(3), who="a test", reason=""), publish=False).request_id
+    view = work.ledger.view()
+    ended = newly_shown(view, view.requests[staged])
+    assert len(ended) > len(view.requests[staged].runs)
+    failed_slice, failed = next(
+        (name, run_id) for name, run_id in ended.items() if name not in view.requests[staged].runs
+    )
+    assert failed not in repaired
+    failing = replace(view.run(failed), result=replace(view.run(failed).result, verdict=Verdict.FAIL))
+    view = replace(view, runs={**view.runs, failed: failing})
+    assert judge_publication(work, view, view.requests[staged]).stopped_by == (failed_slice,)
+    assert [held.slice_id for held in held_slices(view)] == [failed_slice]
+    for of_request, of_run in ((staged, None), (None, failed)):
+        forms = decision_forms(work, view, request_id=of_request, run_id=of_run).request
+        assert forms is not None
+        assert (forms.request_id, [held.run_id for held in forms.held]) == (staged, [failed])
+    waiver = SliceWaiver(slice_id=failed_slice, run_id=failed, reason="seen")
+    [event] = waive_events(work, view, waivers=[waiver], by=By(who="a test", decision_id="1"), request_id=staged)
+    assert event.run_id == failed
+    assert publish_request(work, staged, who="a test").is_published
+    view = work.ledger.view()
+    view = replace(view, runs={**view.runs, failed: failing})  # after the publication, a later request has failed it
+    shown_form = decision_forms(work, view, run_id=failed).request
+    assert shown_form is not None
+    assert (shown_form.request_id, [held.run_id for held in shown_form.held]) == (staged, [failed])
+    waive_events(work, view, waivers=[waiver], by=By(who="a test", decision_id="2"), request_id=staged)
 
 
 def test_a_killed_repair_goes_on_with_the_same_runs(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 from hypothesis import given, strategies as st
 
-from jobs.review.pages.plots import newest_panes, plots_of
+from jobs.review.pages.plots import plots_of, shown_panes
 
 HOUR_MS = 3_600_000
 BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
@@ -22,19 +22,29 @@ def panes(hours: list[int]) -> pa.Table:
     )
 
 
-def test_the_newest_pane_of_a_window_replaces_the_panes_before() -> None:
-    rows = panes([0, 0, 0, 0, 1]).append_column("key", pa.array(["a", "a", "a", "b", "a"]))
-    rows = rows.set_column(rows.column_names.index("total"), "total", pa.array([1, 2, 3, 10, 5]))
-    rows = rows.append_column("pane_index", pa.array([0, 2, 1, 0, 0])).append_column(
-        "fired_rank", pa.array([1, 9, 5, 1, 1])
-    )
-    rows = rows.append_column("window_end", rows["window_start"])
-    newest = newest_panes(rows, ["key", "window_start", "window_end"])
-    [plot] = plots_of(newest, ["total"], every_ms=HOUR_MS, most=120)
-    assert [(point.mean, point.least, point.most, point.count) for point in plot.points] == [
-        (6, 2, 10, 2),
-        (5, 5, 5, 1),
-    ]
+def fired(*values: int, kind: str = "result", window: int = 0, mode: str = "accumulating", pane: int = 0) -> pa.Table:
+    """Return the rows of one firing of a window of one key."""
+    count = len(values)
+    rows = panes([window] * count).drop_columns(["kind", "total"])
+    for name, word in (("key", "a"), ("slice_id", "2024-01-01"), ("kind", kind), ("mode", mode)):
+        rows = rows.append_column(name, pa.array([word] * count))
+    for name in ("pane_index", "fired_rank"):
+        rows = rows.append_column(name, pa.array([pane] * count))
+    return rows.append_column("window_end", rows["window_start"]).append_column("total", pa.array(values))
+
+
+def test_the_panes_are_those_that_readers_see() -> None:
+    """A withdrawn window has none, a later firing replaces an earlier one, and a discarding one adds to it."""
+    rows = pa.concat_tables(
+        [
+            fired(1), fired(3, 4, pane=1),
+            fired(5, window=1), fired(5, window=1, pane=1, kind="superseded"),
+            fired(7, window=2, mode="retracting"), fired(7, window=2, pane=1, kind="retraction"),
+            fired(8, window=3, mode="discarding"), fired(9, window=3, mode="discarding", pane=1),
+        ]
+    )  # fmt: skip
+    shown = shown_panes(rows.take([*reversed(range(len(rows)))]), ["key"])
+    assert sorted(shown["total"].to_pylist()) == [3, 4, 8, 9]
 
 
 @given(st.sets(st.integers(0, 400), min_size=1), st.integers(2, 120))

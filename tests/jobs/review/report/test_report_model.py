@@ -9,13 +9,13 @@ import pytest
 
 from jobs.ledger.events import EventKind, LedgerEvent, with_checks
 from jobs.ledger.view import Waiver
-from jobs.review.report.checks import Failure, held_slices, trends
+from jobs.review.report.checks import Failure, cards, trends
 from jobs.review.report.commands import bound_text, commands
 from jobs.review.report.model import MAX_LISTED_SLICES, Status, build_model, status_of
 from jobs.review.report.rows import DAY_MS, HOUR_MS, LateRow, ReportRows
 from jobs.review.report.slice_calendar import months, strips
 from jobs.runs import EMPTY_STATE, SHOWN_DIGITS, CheckResult, LogCoordinates, RunResult, Verdict
-from tests.support.report_rows import blizzard, counts_of, many_days, waiver_of, with_result
+from tests.support.report_rows import blizzard, counts_of, many_days, waiver_of, with_result, with_runs
 
 WAIVER = waiver_of("ines", "known")
 
@@ -70,7 +70,8 @@ def test_every_status_has_its_own_symbol_and_label() -> None:
 
 def without(rows: ReportRows, *slice_ids: str) -> ReportRows:
     runs = {slice_id: run for slice_id, run in rows.runs.items() if slice_id not in slice_ids}
-    return replace(rows, runs=runs, published={one: run_id for one, run_id in rows.published.items() if one in runs})
+    published = {one: run_id for one, run_id in rows.published.items() if one in runs}
+    return with_runs(replace(rows, published=published), runs)
 
 
 def test_the_headline_of_the_blizzard_before_and_after_the_waiver() -> None:
@@ -96,9 +97,9 @@ def test_an_error_is_not_called_a_failed_check() -> None:
         name: with_result(run, verdict=Verdict.ERROR) if name == "2013-02-10" else run
         for name, run in rows.runs.items()
     }
-    assert build_model(replace(rows, runs=runs)).headline == ("3 slices held by a failed check, 1 of them by an error")
+    assert build_model(with_runs(rows, runs)).headline == ("3 slices held by a failed check, 1 of them by an error")
     only = {"2013-02-10": runs["2013-02-10"]}
-    assert build_model(replace(rows, runs=only)).headline == "1 slice held by an error"
+    assert build_model(with_runs(rows, only)).headline == "1 slice held by an error"
 
 
 def test_a_waived_slice_that_is_not_published_is_not_called_published() -> None:
@@ -136,7 +137,7 @@ def test_the_content_without_any_run() -> None:
 
 
 def test_a_held_slice_shows_the_finding_the_demand_and_the_command() -> None:
-    newest = held_slices(blizzard())[0]
+    newest = build_model(blizzard()).held[0]
     (failure,) = newest.failures
     assert (newest.slice_id, newest.until) == ("2013-02-09", "2013-02-10")
     assert (failure.demand, failure.found) == ("invalid_share at most 25 %", "78.2 %")
@@ -168,7 +169,7 @@ def failure_of(**facts: Any) -> Failure:  # noqa: ANN401 -- any field of a check
     run = rows.runs["2013-02-09"]
     (failed,) = (check for check in run.result.checks if check.verdict is Verdict.FAIL)
     changed = with_result(run, checks=(replace(failed, **facts),))
-    (failure,) = held_slices(replace(rows, runs={"2013-02-09": changed}))[0].failures
+    (failure,) = cards([changed], rows)[0].failures
     return failure
 
 
@@ -260,7 +261,7 @@ def test_observations_of_another_version_are_accepted(observed: str | None) -> N
     )
     rows = blizzard()
     runs = {name: with_result(run, checks=(odd,), verdict=Verdict.FAIL) for name, run in rows.runs.items()}
-    model = build_model(replace(rows, runs=runs))
+    model = build_model(with_runs(rows, runs))
     assert len((*model.held, *model.failed)) == 14
 
 
@@ -310,7 +311,7 @@ def test_bounds_are_as_short_as_the_slices_allow() -> None:
 
 def test_commands_are_quoted_for_any_name_of_a_lake() -> None:
     rows = replace(blizzard(), lake="/my lake; rm -rf $(HOME)/`x`'\"")
-    held = next(one for one in held_slices(rows) if one.verdict is Verdict.FAIL)
+    held = next(one for one in build_model(rows).held if one.verdict is Verdict.FAIL)
     for command in commands(rows, held.waive):
         words = shlex.split(command.line)
         if words[1] == "waive":
@@ -327,20 +328,20 @@ def test_the_commands_publish_the_open_request_and_replay_its_slices_in_it() -> 
     """A request of another range is refused while the request of the fortnight is open."""
     rows = blizzard()
     of_open = f"--request {rows.requests[1].request_id[:SHOWN_DIGITS]} --lake /var/lake"
-    assert {held.rerun for held in held_slices(rows)} == {f"hindcast run flights {of_open}"}
+    assert {held.rerun for held in build_model(rows).held} == {f"hindcast run flights {of_open}"}
     assert lines_of(rows, "publish") == [f"hindcast publish flights {of_open}"]
     waiver = waiver_of("ines", "real", rows.as_of_ms or 0)
-    waived = replace(rows, runs={name: replace(run, waiver=waiver) for name, run in rows.runs.items()})
+    waived = with_runs(rows, {name: replace(run, waiver=waiver) for name, run in rows.runs.items()})
     assert (lines_of(waived, "waive"), lines_of(waived, "publish")) == ([], [f"hindcast publish flights {of_open}"])
     published = blizzard(waived=True)
     assert lines_of(published, "publish") == []
-    [rerun, *_] = [held.rerun for held in held_slices(published)]
+    [rerun, *_] = [held.rerun for held in build_model(published).waived]
     assert rerun == "hindcast run flights --from 2013-02-09 --to 2013-02-10 --lake /var/lake"
 
 
 def test_published_slices_that_fail_are_not_called_held() -> None:
     rows = blizzard(waived=True)
-    model = build_model(replace(rows, runs={name: replace(run, waiver=None) for name, run in rows.runs.items()}))
+    model = build_model(with_runs(rows, {name: replace(run, waiver=None) for name, run in rows.runs.items()}))
     assert model.headline.endswith("published in spite of a failed check or an error")
     assert {card.slice_id for card in model.failed if card.verdict is Verdict.FAIL} >= {"2013-02-08", "2013-02-09"}
     assert all(card.is_published for card in model.failed)

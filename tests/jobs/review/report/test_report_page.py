@@ -204,3 +204,5 @@ def test_a_page_without_slices_renders() -> None:
 
     rows = replace(blizzard(), slices=(), runs={}, published={}, requests=(), publications=(), as_of_ms=None)
     assert "Nothing has been replayed yet" in render(build_model(rows))
+    [command] = build_model(rows).commands  # one that needs no range
+    assert command.line == "hindcast status flights --lake /var/lake"
