@@ -13,6 +13,7 @@ import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from expectations.catalogue import AGGREGATES, PAIR_IGNORES
@@ -113,15 +114,13 @@ def _with_times_in_utc(frame: "pd.DataFrame") -> "pd.DataFrame":
     )
 
 
+@dataclass(slots=True)
 class _Answer:
     """Great Expectations' results for one check: its own result or exception, and the companion's result."""
 
-    __slots__ = ("companion", "exception", "result")
-
-    def __init__(self) -> None:
-        self.result: ExpectationValidationResult | None = None
-        self.companion: ExpectationValidationResult | None = None
-        self.exception: str | None = None
+    result: "ExpectationValidationResult | None" = None
+    companion: "ExpectationValidationResult | None" = None
+    exception: str | None = None
 
     def take(self, result: "ExpectationValidationResult") -> None:
         """Store a result by its role, check or companion."""
@@ -159,9 +158,7 @@ def _ask_alone(batch: "Batch", name: str, check: Check) -> _Answer:
     try:
         return _ask_together(batch, name, [check])[check.index]
     except Exception as error:  # noqa: BLE001 -- as above; the text becomes the outcome's exception
-        broken = _Answer()
-        broken.exception = f"{type(error).__name__}: {error}"
-        return broken
+        return _Answer(exception=f"{type(error).__name__}: {error}")
 
 
 def _build(name: str, checks: Sequence[Check]) -> "gx.ExpectationSuite":

@@ -73,7 +73,7 @@ def say(*lines: str, style: str | None = None, console: Console | None = None) -
     to = console or out()
     if to.stderr and _in_json.is_set():
         for line in filter(None, lines):
-            click.echo(escaped_json({"message": line}), err=True)
+            complain_json({"message": line})
         return
     wrap = to.stderr and sys.stderr.isatty()
     for line in lines:
@@ -83,6 +83,11 @@ def say(*lines: str, style: str | None = None, console: Console | None = None) -
 def complain(*lines: str) -> None:
     """Print lines on standard error, as `say` does."""
     say(*lines, console=err())
+
+
+def complain_json(value: object) -> None:
+    """Print one JSON value on one line of standard error."""
+    click.echo(escaped_json(value), err=True)
 
 
 def print_json(value: object, *, indent: int | None = None) -> None:

@@ -17,6 +17,7 @@ _UNSAFE: Final = re.compile(
 )
 _NAMED: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _MAX_SHOWN: Final = 200
+_SINGULAR: Final = {"are": "is", "do": "does", "have": "has", "were": "was"}
 
 
 def escaped(value: object) -> str:
@@ -59,9 +60,15 @@ def without_credentials(uri: str) -> str:
     return f"{scheme}{separator}***{rest[len(secret) :]}" if colon and "/" not in user else uri
 
 
-def counted(number: int, noun: str) -> str:
-    """Return `1 slice` or `1,234 slices`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+def counted(number: int, noun: str, verb: str = "") -> str:
+    """Return `1 slice` or `1,234 slices`; with a verb in its form for several, `1 slice has` or `2 slices have`."""
+    words = f"{number:,} {noun}{'' if number == 1 else 's'}"
+    return f"{words} {agreeing(number, verb)}" if verb else words
+
+
+def agreeing(number: int, verb: str) -> str:
+    """Return a verb in the form for a number: `agreeing(1, "have") == "has"`. `verb` is the form of several."""
+    return _SINGULAR.get(verb, f"{verb}s") if number == 1 else verb
 
 
 class EscapingFormatter(logging.Formatter):

@@ -9,6 +9,8 @@ from datetime import date
 from enum import Enum
 from typing import Any
 
+from jobs.plain_text import counted
+
 EMPTY_STATE = "empty"
 """The fingerprint of the state before a run that begins a chain."""
 
@@ -242,8 +244,8 @@ def warnings_of(slice_: Slice, *, clamped: int, clock: str | None) -> tuple[str,
     if not clamped:
         return ()
     return (
-        f"{clamped:,} records of slice {slice_.slice_id} arrived outside of it, according to column {clock!r}; for the "
-        "replay's clock they arrived in its first or last millisecond",
+        f"{counted(clamped, 'record')} of slice {slice_.slice_id} arrived outside of it, according to column "
+        f"{clock!r}; for the replay's clock they arrived in its first or last millisecond",
     )
 
 

@@ -46,8 +46,8 @@ def load_flights_command(*, from_day: datetime, to_day: datetime, master: str | 
         summary = load_flights(places.lake.root, first, last, progress=advance, master=master)
     skipped = f"; {counted(len(summary.skipped), 'day')} loaded before" if summary.skipped else ""
     options.say(
-        f"{summary.records:,} flights of {counted(len(summary.loaded), 'day')} in [{_iso(first)}, {_iso(last)}) loaded "
-        f"into {summary.table}{skipped}"
+        f"{counted(summary.records, 'flight')} of {counted(len(summary.loaded), 'day')} in "
+        f"[{_iso(first)}, {_iso(last)}) loaded into {summary.table}{skipped}"
     )
     return options.OK
 

@@ -18,9 +18,8 @@ from rich.progress import (
 
 from jobs.cli import options
 from jobs.cli.slice_lines import progress_lines
-from jobs.console import complain_in_json
+from jobs.console import complain_in_json, complain_json
 from jobs.orchestration.requests import Progress as Staged
-from jobs.plain_text import escaped_json
 
 
 def _begin(_context: click.Context, _option: click.Parameter, how: str) -> str:
@@ -58,7 +57,7 @@ def told_progress(name: str, how: str, *, at_least: int) -> Iterator[Callable[[S
     """Give a function that tells the progress on standard error: a bar, lines of JSON, or nothing."""
     match how:
         case "json":
-            yield lambda progress: click.echo(escaped_json(progress.to_json()), err=True)
+            yield lambda progress: complain_json(progress.to_json())
         case "none":
             yield lambda _progress: None
         case _:

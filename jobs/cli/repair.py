@@ -109,10 +109,10 @@ def _show(repair: LateRepair, *, at_least: int) -> None:
         names = [late.slice.slice_id for late in stretch.items]
         records, windows = (sum(getattr(late, name) for late in stretch.items) for name in ("records", "windows"))
         options.say(folded_line(names, f"{counted(records, 'late record')}, {counted(windows, 'window')} missed"))
-    left = f" {counted(repair.left, 'record')} that are later stay late." if repair.left else ""
+    left = f" {counted(repair.left, 'later record', 'stay')} late." if repair.left else ""
     options.say(
-        f"{counted(repair.records, 'late record')} could be in their windows with allowed lateness "
-        f"{human_duration(repair.lateness_ms)} in place of {human_duration(repair.own_ms)}: "
+        f"{counted(repair.records, 'late record')} could be in {'its' if repair.records == 1 else 'their'} windows "
+        f"with allowed lateness {human_duration(repair.lateness_ms)} in place of {human_duration(repair.own_ms)}: "
         f"{counted(len(repair.slices), 'slice')} to replay, besides a warm-up.{left} "
         f"`hindcast repair {repair.pipeline} --run --no-publish` computes the difference.",
         *filter(None, [repair.stays_late]),

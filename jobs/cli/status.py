@@ -237,13 +237,15 @@ def _publication(work: RequestContext, view: LedgerView, request: Request) -> st
 
 def _not_staged(work: RequestContext, request: Request) -> str:
     what = f"proposed: {request.reason}" if request.is_proposed else "nothing staged yet"
-    own = f"{work.pipeline.name} --request {request.request_id[:SHOWN_DIGITS]}"
-    cancel = f"hindcast cancel {own} --reason …"
+    name, request_id = work.pipeline.name, request.request_id[:SHOWN_DIGITS]
+    cancel = f"hindcast cancel {name} --request {request_id} --reason …"
     if is_lost(work, request):
         return f"{what}. It cannot be replayed, because {LOST}: end it with {cancel}"
     if not request.is_proposed:
         return what
-    return f"{what}. Replay it with hindcast run {own} --no-publish, or decline it with {cancel}"
+    return (
+        f"{what}. Replay it with hindcast run {name} --request {request_id} --no-publish, or decline it with {cancel}"
+    )
 
 
 def _show_state(state: Mapping[str, Any]) -> None:

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Any
 
 from jobs.comparing.comparison_keys import Unit
-from jobs.plain_text import counted, shortened
+from jobs.plain_text import agreeing, counted, shortened
 from jobs.reading.plain_values import plain
 from jobs.reading.published import BOUNDS
 
@@ -184,11 +184,11 @@ def _slices(slices: Sequence[str]) -> str:
         return "no slice differs"
     if len(slices) <= MAX_SLICES:
         return (
-            f"{counted(len(slices), 'slice')} differ: {', '.join(slices)}"
+            f"{counted(len(slices), 'slice', 'differ')}: {', '.join(slices)}"
             if len(slices) > 1
             else f"slice {slices[0]} differs"
         )
-    return f"{counted(len(slices), 'slice')} differ: {slices[0]} … {slices[-1]}"
+    return f"{counted(len(slices), 'slice', 'differ')}: {slices[0]} … {slices[-1]}"
 
 
 def _counts(table: TableDifference) -> str:
@@ -205,7 +205,11 @@ def column_sentence(column: ColumnDifference) -> str:
     """Return the differences of a column in words."""
     parts = [
         f"{count:,} {what}"
-        for count, what in ((column.mismatch, "differ"), (column.missing, "missing"), (column.extra, "extra"))
+        for count, what in (
+            (column.mismatch, agreeing(column.mismatch, "differ")),
+            (column.missing, "missing"),
+            (column.extra, "extra"),
+        )
         if count
     ]
     unit = f" {column.unit}" if column.unit else ""

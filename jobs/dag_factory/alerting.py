@@ -21,7 +21,7 @@ from jobs.pipeline.files import SUFFIXES, BrokenPipeline
 from jobs.pipeline.models.alerts import HALF_HOURLY
 from jobs.pipeline.models.log import PIPELINE_NAME
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.plain_text import escaped
+from jobs.plain_text import counted, escaped
 from jobs.review import links
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class DeadlinesOperator(BaseOperator):
         context["asset_state_store"].set(TOLD_KEY, deadlines.told_without(unsent).to_json())
         if unsent:
             raise ConnectionError("a message was sent to nobody; the lines above have the reasons")
-        self.log.info("%s", f"{len(sent)} messages sent" if sent else "nothing to tell")
+        self.log.info("%s", f"{counted(len(sent), 'message')} sent" if sent else "nothing to tell")
         return [message.alert.subject for message in sent]
 
 

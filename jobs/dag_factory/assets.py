@@ -37,6 +37,14 @@ def publications_asset(pipeline: Pipeline) -> Asset:
     )
 
 
+class LakeOperator(BaseOperator):
+    """A task without an outlet that works on the lake of a pipeline file."""
+
+    def __init__(self, *, pipeline_file: str, lake: str | None, **kwargs: Any) -> None:  # noqa: ANN401
+        super().__init__(**kwargs)
+        self.pipeline_file, self.lake = pipeline_file, lake
+
+
 class AssetOperator(BaseOperator):
     """A task that publishes: its outlets are the assets of the pipeline."""
 

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator, Context
+from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowSkipException
 from typing_extensions import override
 
-from jobs.dag_factory.assets import AssetOperator
+from jobs.dag_factory.assets import AssetOperator, LakeOperator
 from jobs.dag_factory.dag_runs import clear_run, state_of
 from jobs.dag_factory.task_errors import our_errors
 from jobs.plain_text import escaped
@@ -33,15 +33,7 @@ def _decision_errors(context: Context) -> Iterator[None]:
             raise
 
 
-class _DecisionOperator(BaseOperator):
-    """A task of `decide_<pipeline>` without an outlet."""
-
-    def __init__(self, *, pipeline_file: str, lake: str | None, **kwargs: Any) -> None:  # noqa: ANN401
-        super().__init__(**kwargs)
-        self.pipeline_file, self.lake = pipeline_file, lake
-
-
-class DecideOperator(_DecisionOperator):
+class DecideOperator(LakeOperator):
     """Checks the decision against the ledger of now, and writes it. It is refused if something has changed since."""
 
     @override
@@ -78,7 +70,7 @@ class PublishDecidedOperator(AssetOperator):
         return self.send_events(context, published)
 
 
-class ClearGateOperator(_DecisionOperator):
+class ClearGateOperator(LakeOperator):
     """Clears the DAG runs that failed checks had stopped, unless a page has cleared their gate already."""
 
     @override

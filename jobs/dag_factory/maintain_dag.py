@@ -4,9 +4,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from airflow.sdk import DAG, BaseOperator, Context, CronTriggerTimetable
+from airflow.sdk import DAG, Context, CronTriggerTimetable
 from typing_extensions import override
 
+from jobs.dag_factory.assets import LakeOperator
 from jobs.dag_factory.dag_page import dag_page
 from jobs.dag_factory.pipeline_dags import task_defaults
 from jobs.dag_factory.settings import DagSettings
@@ -18,15 +19,7 @@ SCRUB, CLEAN = "scrub", "clean"
 _START = datetime(2020, 1, 1, tzinfo=UTC)
 
 
-class _OfLake(BaseOperator):
-    """An operator that works on the lake of a pipeline, without Spark."""
-
-    def __init__(self, *, pipeline: Pipeline, lake: str | None, **kwargs: Any) -> None:  # noqa: ANN401
-        super().__init__(**kwargs)
-        self.pipeline_file, self.lake = str(Path(pipeline.source).resolve()), lake
-
-
-class ScrubOperator(_OfLake):
+class ScrubOperator(LakeOperator):
     """Compares the stored rows of a share of the slices with the ledger, so that each slice is read once a month.
 
     Each day since the last successful run has its share, so the schedule may be a weekly one. It fails without retry if
@@ -52,7 +45,7 @@ class ScrubOperator(_OfLake):
         return done
 
 
-class CleanOperator(_OfLake):
+class CleanOperator(LakeOperator):
     """Removes the rows past their retention, and the files that nothing needs any more, as `hindcast clean` does."""
 
     @override
@@ -75,6 +68,7 @@ def maintain_dag(pipeline: Pipeline, settings: DagSettings) -> DAG | None:
     """Return the DAG that keeps the lake of a pipeline in order; None if its file has no `retention`."""
     if pipeline.retention is None:
         return None
+    source, lake = str(Path(pipeline.source).resolve()), settings.lake
     purpose = "Compares a share of the stored rows with the ledger, and removes what is past the retention."
     with DAG(
         dag_id=f"maintain_{pipeline.name}",
@@ -88,6 +82,6 @@ def maintain_dag(pipeline: Pipeline, settings: DagSettings) -> DAG | None:
         default_args=task_defaults(pipeline, settings),
         tags=[*settings.tags, *(pipeline.tags or ()), "maintain"],
     ) as dag:
-        read = ScrubOperator(task_id=SCRUB, pipeline=pipeline, lake=settings.lake)
-        _ = read >> CleanOperator(task_id=CLEAN, pipeline=pipeline, lake=settings.lake)
+        read = ScrubOperator(task_id=SCRUB, pipeline_file=source, lake=lake)
+        _ = read >> CleanOperator(task_id=CLEAN, pipeline_file=source, lake=lake)
     return dag

@@ -8,7 +8,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, Ai
 from typing_extensions import override
 
 from jobs.dag_factory.addresses import ReviewLink, absolute
-from jobs.dag_factory.assets import AssetOperator
+from jobs.dag_factory.assets import AssetOperator, LakeOperator
 from jobs.dag_factory.dag_runs import (
     asset_events,
     clear_run,
@@ -220,16 +220,12 @@ class PublishOperator(AssetOperator):
             self.log.warning("the DAG runs that this publication settles were not cleared: %s", escaped(error))
 
 
-class RestateOperator(BaseOperator):
+class RestateOperator(LakeOperator):
     """Starts `backfill_<name>` for the proposed restatement, if the pipeline file has `restate: {mode: auto}`.
 
     The DAG run publishes if every check passes. It is started once for the same changes of the log. If it has failed,
     each scheduled run clears it once, unless a failed check or a person has stopped it.
     """
-
-    def __init__(self, *, pipeline_file: str, lake: str | None, **kwargs: Any) -> None:  # noqa: ANN401
-        super().__init__(**kwargs)
-        self.pipeline_file, self.lake = pipeline_file, lake
 
     @override
     def execute(self, context: Context) -> str:

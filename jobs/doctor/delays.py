@@ -112,10 +112,10 @@ def measure_delays(event_time_ms: Int64s, problems: Codes, *, window_ms: int) ->
     )
 
 
-def greatest_before(times: Int64s, first_ms: int = _FIRST) -> Int64s:
-    """Return the greatest time before each record, `first_ms` before the first one."""
-    before_ms = np.full(len(times), first_ms, dtype=np.int64)
-    np.maximum(np.maximum.accumulate(times[:-1]), first_ms, out=before_ms[1:])
+def greatest_before(times: Int64s) -> Int64s:
+    """Return the greatest time before each record, `_FIRST` before the first one."""
+    before_ms = np.full(len(times), _FIRST, dtype=np.int64)
+    np.maximum(np.maximum.accumulate(times[:-1]), _FIRST, out=before_ms[1:])
     return before_ms
 
 

@@ -37,14 +37,13 @@ class KeyMeasures:
 class ArrivalMeasures:
     """Arrival against event time, over the records that have both.
 
-    `before` is the share that arrived before it happened, `before_worst_ms` by how much at most. `ahead` is the share
-    of event times more than a day after the arrival. `median_ms` and `p99_ms` are quantiles of the delay.
+    `before` is the share that arrived before it happened, `before_worst_ms` by how much at most. `median_ms`
+    and `p99_ms` are quantiles of the delay.
     """
 
     records: int
     before: float
     before_worst_ms: int
-    ahead: float
     median_ms: int
     p99_ms: int
 
@@ -196,7 +195,6 @@ def _arrival(
         records=len(delay_ms),
         before=float(np.mean(delay_ms < 0)),
         before_worst_ms=int(max(-delay_ms.min(), 0)),
-        ahead=float(np.mean(delay_ms < -UNIT_MS["d"])),
         median_ms=int(np.median(delay_ms)),
         p99_ms=int(np.quantile(delay_ms, 0.99)),
     )

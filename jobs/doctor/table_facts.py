@@ -53,7 +53,6 @@ class CommitFacts:
     operation: str
     added: int
     removed: tuple[Mapping[str, str | None], ...]
-    rewritten: int
     tracks_rows: bool | None
 
 
@@ -184,7 +183,6 @@ def _commit(version: int, entries: Sequence[Entry], *, at_ms: int, partitions: M
         operation=operation_of(entries),
         added=len(changed),
         removed=tuple(_partition(action, partitions) for action in lessened),
-        rewritten=len(adds) - len(changed),
         tracks_rows=None if not settings else settings[-1].get(ROW_TRACKING) == "true",
     )
 

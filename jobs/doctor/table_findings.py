@@ -10,7 +10,7 @@ from jobs.doctor.finding import Finding, error, note, ok, warning
 from jobs.doctor.table_facts import TableFacts
 from jobs.durations import UNIT_MS, human_duration
 from jobs.lake.log_files import is_whole_uri
-from jobs.plain_text import counted
+from jobs.plain_text import agreeing, counted
 from jobs.reading.published import quote_spark
 
 HORIZON_MS: Final = 30 * UNIT_MS["d"]
@@ -137,12 +137,16 @@ def _removals(facts: TableFacts, slice_columns: Sequence[str]) -> Iterator[Findi
         )
     else:
         none = "none of a slice" if any(commit.removed for commit in facts.commits) else "none"
-        yield ok("removed records", f"{none} in the {counted(len(facts.commits), 'commit')} that were read")
+        yield ok(
+            "removed records",
+            f"{none} in the {counted(len(facts.commits), 'commit')} that {agreeing(len(facts.commits), 'were')} read",
+        )
     vectors = sum(file.deleted is not None for file in facts.files)
     if vectors:
         yield warning(
             "deletion vectors",
-            f"{counted(vectors, 'file')} of the newest version have records that are marked as deleted",
+            f"{counted(vectors, 'file')} of the newest version {agreeing(vectors, 'have')} records that are marked as "
+            "deleted",
             "see docs/reference/logs.md, Records that were removed or changed",
         )
     if facts.log_format == "delta" and facts.setting("delta.appendOnly") != "true":
@@ -177,7 +181,9 @@ def _history(facts: TableFacts) -> Iterator[Finding]:
         )
     if facts.commits_unread:
         yield note(
-            "history", f"{counted(facts.commits_unread, 'older commit')} can be read and were left out of this look"
+            "history",
+            f"{counted(facts.commits_unread, 'older commit')} can be read and "
+            f"{agreeing(facts.commits_unread, 'were')} left out of this look",
         )
 
 

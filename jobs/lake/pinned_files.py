@@ -8,6 +8,7 @@ from jobs.lake.log_files import place_of
 from jobs.lake.log_version import DataFile, LogVersion
 from jobs.lake.rewrites import Rewrite, deleted_records
 from jobs.lake.row_tracking import RowPlace
+from jobs.plain_text import agreeing, counted
 from jobs.storage import file_system
 from windowlib.errors import LogError
 
@@ -96,16 +97,18 @@ def _refuse_lost_files(log: LogVersion, files: Sequence[PinnedFile]) -> None:
     infos = system.get_file_info([place_of(root, file.path) for file in files]) if files else []
     lost = [file for file, info in zip(files, infos, strict=True) if info.type != pafs.FileType.File]
     if lost:
+        records = "" if lost[0].records is None else f", {counted(lost[0].records, 'record')}"
         raise LogError(
-            f"version {log.version} of event log {log.uri} names {len(lost)} files of the range that do not exist, "
-            f"first {lost[0].path} (slice {lost[0].slice_id}, {lost[0].records} records). VACUUM or a person removed "
-            "them. Restore them from a backup, or replay a range that does not need them"
+            f"version {log.version} of event log {log.uri} names {counted(len(lost), 'file')} of the range that "
+            f"{agreeing(len(lost), 'do')} not exist, first {lost[0].path} (slice {lost[0].slice_id}{records}). "
+            "VACUUM or a person removed them. Restore them from a backup, or replay a range that does not need them"
         )
     cut = [(file, info) for file, info in zip(files, infos, strict=True) if info.size != file.bytes]
     if cut:
         file, info = cut[0]
         raise LogError(
-            f"version {log.version} of event log {log.uri} names {len(cut)} files of the range that have another size "
-            f"now, first {file.path} (slice {file.slice_id}): {file.bytes:,} bytes were written, {info.size:,} were "
-            "found. Restore them from a backup, or replay a range that does not need them"
+            f"version {log.version} of event log {log.uri} names {counted(len(cut), 'file')} of the range that "
+            f"{agreeing(len(cut), 'have')} another size now, first {file.path} (slice {file.slice_id}): "
+            f"{file.bytes:,} bytes were written, {info.size:,} were found. Restore them from a backup, "
+            "or replay a range that does not need them"
         )

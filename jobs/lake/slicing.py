@@ -11,6 +11,7 @@ from jobs.lake.log_version import LogVersion
 from jobs.lake.pinned_files import PinnedFile
 from jobs.lake.slice_instants import Span
 from jobs.pipeline.models.log import SliceGrammar
+from jobs.plain_text import counted
 from jobs.runs import Slice
 from windowlib.bounds import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
 from windowlib.errors import LogError
@@ -79,7 +80,7 @@ class Slicing(ABC):
 def null_slices(log: LogVersion, by: SliceGrammar, records: Sequence[int | None]) -> LogError:
     """Return the error for records without a slice. `records` are their numbers in each file; None: it is not known."""
     columns, counts = by.columns, [count for count in records if count is not None]
-    has = f"{sum(counts):,} records" if len(counts) == len(records) else "records"
+    has = counted(sum(counts), "record") if len(counts) == len(records) else "records"
     if not set(columns) <= set(log.partition_columns):
         return LogError(
             f"event log {log.uri} has {has} whose slice column {columns[0]!r} is null. They belong to no "

@@ -1,10 +1,11 @@
 """What a backfill by hand would do, before it starts: the plan, and what readers see after it."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
 from jobs.engine.fingerprints import spec_fingerprint
-from jobs.ledger.view import StagedRun
+from jobs.ledger.view import LedgerView, StagedRun
 from jobs.orchestration.backfill_form import BackfillForm
 from jobs.orchestration.open_ranges import check_range_is_free, in_the_way
 from jobs.orchestration.plan_outline import folded
@@ -71,7 +72,12 @@ def backfill_plan(work: RequestContext, form: BackfillForm) -> BackfillPlan:
         total=_total(planned),
         lines=tuple(map(_line, groups)),
         chain=planned.start.note,
-        warnings=(*planned.warnings, *beyond, *((_about(work, later),) if later and planned.stale else ())),
+        warnings=(
+            *_reused(view, planned, publishes=form.publish),
+            *planned.warnings,
+            *beyond,
+            *((_about(work, later),) if later and planned.stale else ()),
+        ),
         open=others,
     )
 
@@ -99,9 +105,23 @@ def _about(work: RequestContext, later: tuple[Slice, ...]) -> str:
     )
 
 
+def _reused(view: LedgerView, planned: Plan, *, publishes: bool) -> Iterator[str]:
+    """Yield what becomes of runs of the range that are current and that readers do not see, if there are any."""
+    hidden = [step.slice.slice_id for step in planned.range if step.reason is Reason.CURRENT and not step.is_published]
+    if not hidden:
+        return
+    undone = next((past for past in reversed(view.publications) if past.undoes and {*hidden} & {*past.changes}), None)
+    why = "" if undone is None else f": {undone.who} rolled back publication {undone.undoes}"
+    if view.hold is not None and undone is not None and view.hold.seq == undone.seq:
+        why += f" ({view.hold.reason})"
+    ends = ", which ends the hold of the chain" if view.hold is not None else ""
+    then = f"If every check passes, it publishes them{ends}" if publishes else "They stay staged"
+    yield f"Readers do not see the current runs of {folded(hidden)}{why}. The backfill does not replay them. {then}"
+
+
 def _total(planned: Plan) -> str:
     if not planned.stale:
-        return f"All {counted(len(planned.steps), 'slice')} of the range are current: nothing is replayed."
+        return f"Nothing is replayed: the range has {counted(len(planned.steps), 'slice')} with a current run."
     return f"{share_to_replay(planned)}: {to_read(planned)}."
 
 

@@ -15,7 +15,7 @@ from jobs.lake.log_match import Match
 from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
 from jobs.orchestration.repair_range import LateRepair, reach_of_late, with_lateness
 from jobs.pipeline.slices import show_ms, slice_grid, slices_between
-from jobs.plain_text import counted
+from jobs.plain_text import agreeing, counted
 from jobs.planning.chains import RunsByState
 from jobs.planning.changed_slices import changed_slices, in_words
 from jobs.planning.request_context import Asked, RequestContext, from_the_beginning
@@ -191,8 +191,9 @@ def _check_states(work: RequestContext, repaired: StagedRun, own: StagedRun, *, 
     is_waiting = pc.and_not(pc.greater(rows["edge_count"], rows["fired_count"]), is_open)
     if waiting := pc.sum(is_waiting).as_py():
         raise RequestError(
-            f"{counted(waiting, 'window')} of the repair have records that no pane has shown after "
-            f"{own.result.slice.slice_id}: the trigger of pipeline {work.pipeline.name} does not fire for late records"
+            f"{counted(waiting, 'window')} of the repair {agreeing(waiting, 'have')} records that no pane has shown "
+            f"after {own.result.slice.slice_id}: the trigger of pipeline {work.pipeline.name} does not fire for "
+            "late records"
         )
 
 

@@ -9,8 +9,8 @@ from jobs.ledger.view import LedgerView, Request, StagedRun
 from jobs.orchestration.stored_warm_up import restart_of
 from jobs.pipeline.look_back import look_back
 from jobs.pipeline.slices import slices_between
-from jobs.planning.chains import RunsByState, adoption, fresh_beginning
-from jobs.planning.published_spec import why_uncomputable
+from jobs.planning.chains import RunsByState, fresh_beginning
+from jobs.planning.published_spec import going_on, why_uncomputable
 from jobs.planning.request_context import RequestContext, context_of, from_the_beginning, stored_pipeline
 from jobs.reading.stored_rows import Finding
 from jobs.reading.verify import Span, verify
@@ -81,7 +81,7 @@ def _check_code(work: RequestContext, view: LedgerView, run: StagedRun) -> None:
     result, request = run.result, view.requests[run.request_id]
     stored = replace(work, pipeline=stored_pipeline(work.pipeline, request))
     if why := why_uncomputable(stored, request.spec_fingerprint):
-        replay = f"go on with the pipeline file: {adoption(work.pipeline, result.slice.slice_id)}"
+        replay = going_on(work.pipeline, why, first=result.slice.slice_id)
         raise RequestError(
             f"slice {result.slice.slice_id} of pipeline {work.pipeline.name} cannot be made again: run "
             f"{result.run_id[:SHOWN_DIGITS]} has spec {request.spec_fingerprint[:SHOWN_DIGITS]}, and {why}. Restore "

@@ -9,7 +9,7 @@ from jobs.durations import format_duration, human_duration
 from jobs.engine.fingerprints import spec_fingerprint
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.slices import slice_grid, slices_between
-from jobs.plain_text import counted
+from jobs.plain_text import agreeing, counted
 from jobs.planning.chains import ChainPart, chain_parts
 from jobs.planning.event_times import log_engine
 from jobs.planning.published_spec import refuse_lost
@@ -64,7 +64,8 @@ class LateRepair:
         """A sentence on late records that no repair takes; empty without."""
         if not self.others:
             return ""
-        return f"{counted(self.others, 'late record')} of slices with another spec than the published head stay late."
+        stay = agreeing(self.others, "stay")
+        return f"{counted(self.others, 'late record')} of slices with another spec than the published head {stay} late."
 
     @property
     def reason(self) -> str:

@@ -107,7 +107,7 @@ def assess(
     slices = [assessor.assessed(change) for change in changed]
     new = [assessed for assessed in slices if is_wanted(assessed, proposal)]
     if len(new) > rule.at_most_slices:
-        why = f"{counted(len(new), 'slice')} have changed, and restate.at_most_slices is {rule.at_most_slices:,}"
+        why = f"{counted(len(new), 'slice', 'have')} changed, and restate.at_most_slices is {rule.at_most_slices:,}"
         slices = [replace(each, why_not=why) if not each.why_not and each.request is None else each for each in slices]
     return Restating(assessed=tuple(slices), proposal=proposal)
 

@@ -233,6 +233,6 @@ def _extent(times: Sequence[SliceTimes]) -> str:
         return "The log has no slice with records that is over"
     first_ms, last_ms = min(span.first_ms for span in spans), max(span.last_ms for span in spans)
     return (
-        f"The event times of its {counted(len(times), 'slice')} are from {show_instant(first_ms)} to "
+        f"The event times of its {counted(len(times), 'slice', 'are')} from {show_instant(first_ms)} to "
         f"{show_instant(last_ms)}, by the statistics of the log"
     )

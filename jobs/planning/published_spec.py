@@ -42,12 +42,17 @@ def why_lost(work: RequestContext, view: LedgerView) -> str:
         return ""
     name = work.pipeline.name
     fresh = f", or a new chain, which has no earlier records (`hindcast run {name} --from .. --to .. --fresh`)"
-    file = "the pipeline file" if why == CODE_CHANGED else "a pipeline file that it accepts"
     fresh = "" if work.pipeline.may_have_restart_point else fresh
     return (
         f"the published chain of pipeline {name} is spec {head.result.spec_fingerprint[:12]}, and {why}. Restore that "
-        f"version, or go on with {file}: {adoption(work.pipeline)}{fresh}"
+        f"version, or {going_on(work.pipeline, why)}{fresh}"
     )
+
+
+def going_on(pipeline: Pipeline, why: str, *, first: str | None = None) -> str:
+    """Return how a chain that cannot be computed any more goes on, from a slice or the head on."""
+    file = "the pipeline file" if why == CODE_CHANGED else "a pipeline file that it accepts"
+    return f"go on with {file}: {adoption(pipeline, first)}"
 
 
 def why_uncomputable(work: RequestContext, spec: str) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from jobs.ledger.provenance import Decided
 from jobs.ledger.view import LedgerView, Request, StagedRun
 from jobs.pipeline.slices import show_instant
-from jobs.plain_text import escaped
+from jobs.plain_text import counted, escaped
 from jobs.publishing.stop_reasons import stop_reasons
 from jobs.runs import Verdict
 from windowlib.errors import RequestError
@@ -156,7 +156,7 @@ def _shown(run: StagedRun | None) -> str:
 def _outdated(by: By, changes: list[str]) -> OutdatedDecision:
     assert by.seen is not None
     told = "; ".join(escaped(change) for change in changes[:MAX_TOLD])
-    more = f"; and {len(changes) - MAX_TOLD} more changes" if len(changes) > MAX_TOLD else ""
+    more = f"; and {counted(len(changes) - MAX_TOLD, 'more change')}" if len(changes) > MAX_TOLD else ""
     return OutdatedDecision(
         f"since you looked (ledger version {by.seen.version}): {told}{more}. Your decision has changed nothing. "
         "Look again, and decide again if it is still needed"

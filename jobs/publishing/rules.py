@@ -322,7 +322,8 @@ def _incomplete(work: RequestContext, view: LedgerView, request: Request) -> Obs
     left = f"{listed(missing)} left to replay" if missing else "all its slices are staged, and it was not closed"
     again = "run it again and it continues there"
     if is_lost(work, request):
-        again = "it was begun by code that has changed since: cancel it, or run its range again with --replace"
+        run = f"`hindcast run {work.pipeline.name} --from .. --to .. --replace`"
+        again = f"it was begun by code that has changed since: cancel it, or run its range again with {run}"
     why = f"the request is not finished: {left}; {again}"
     return Obstacle(why, missing)
 

@@ -45,7 +45,7 @@ class LogVerification:
     findings: tuple[Finding, ...]
 
     def __str__(self) -> str:
-        unknown = f", {self.unknown:,} others have no checksum and no stored digest" if self.unknown else ""
+        unknown = f", {counted(self.unknown, 'other', 'have')} no checksum and no stored digest" if self.unknown else ""
         done = "was compared with its checksum or digest"
         if self.files != 1:
             done = "were compared with their checksums or digests"

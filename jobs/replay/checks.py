@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from expectations import messages
 from expectations.suites import RUN, SEVERITIES, SuiteFile, severity_rank
+from jobs.plain_text import counted
 from jobs.runs import LAWS, VERDICTS, CheckResult, Counts, Verdict, by_fate
 from windowlib.errors import InvariantBroken, SpecError
 
@@ -118,7 +119,7 @@ def conservation(slice_id: str, counts: Counts) -> CheckResult:
         severity=CRITICAL,
         verdict=Verdict.ERROR if lost else Verdict.PASS,
         observed=json.dumps(parts | {"lost": lost}),
-        message=f"{holds} does not hold, {lost:,} records have no fate; report this" if lost else holds,
+        message=f"{holds} does not hold, {counted(lost, 'record', 'have')} no fate; report this" if lost else holds,
     )
 
 

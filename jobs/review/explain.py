@@ -67,7 +67,7 @@ class Explanation:
             return (self.sentence,)
         told = 1 + len(self.others)
         cut = f"; {told} of them are explained" if self.left_out else ""
-        several = f"{counted(told + self.left_out, 'record')} have the id {self.record_id}{cut}."
+        several = f"{counted(told + self.left_out, 'record', 'have')} the id {self.record_id}{cut}."
         return (several, self.sentence, *(other.sentence for other in self.others))
 
     def to_json(self) -> dict[str, Any]:

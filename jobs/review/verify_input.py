@@ -11,7 +11,7 @@ from jobs.lake.log_match import Match, match_input
 from jobs.ledger.events import LedgerEvent
 from jobs.ledger.looks import verified_event
 from jobs.ledger.seen_log import known_log
-from jobs.plain_text import counted
+from jobs.plain_text import agreeing, counted
 from jobs.planning.log_pin import pin_input
 from jobs.planning.plan import Plan
 from jobs.planning.request_context import RequestContext
@@ -42,8 +42,10 @@ class Verification:
     @property
     def summary(self) -> str:
         """One sentence for a person."""
-        compared = f"{counted(len(self.equal) + len(self.different), 'slice')} read again, {len(self.different)} differ"
-        skipped = f"; {len(self.skipped)} have no run of this spec to be compared with" if self.skipped else ""
+        differing, skips = len(self.different), len(self.skipped)
+        read = counted(len(self.equal) + differing, "slice")
+        compared = f"{read} read again, {differing:,} {agreeing(differing, 'differ')}"
+        skipped = f"; {skips:,} {agreeing(skips, 'have')} no run of this spec to be compared with" if skips else ""
         if not self.different:
             return f"{compared}{skipped}."
         told = [f"{compared}{skipped}. In {_some(self.different)} the log holds other records than the run read."]

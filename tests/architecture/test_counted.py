@@ -7,10 +7,16 @@ from pathlib import Path
 
 from tests.support.places import ROOT
 
-NOUNS = "attempt|byte|check|comment|commit|day|file|pane|part|publication|record|request|row|run|slice|window"
+NOUNS = (
+    "attempt|byte|change|check|comment|commit|day|file|flight|message|other|pane|part|publication|record|request|row|run|slice|"
+    "window"
+)
 PLURAL = re.compile(rf" (?:(?:more|older|newer|open|held) )?(?:{NOUNS})s(?![\w/])")
 TEMPLATE = re.compile(rf"\}}\}} (?:(?:more|older|newer|open|held) )?(?:{NOUNS})s\b")
-PACKAGES = ("airflow_ui", "cli", "comparing", "orchestration", "planning", "publishing", "reading", "review")
+PACKAGES = (
+    "airflow_ui", "cli", "comparing", "dag_factory", "orchestration", "planning", "publishing", "reading", "review",
+)  # fmt: skip
+VERB = re.compile(r" (?:of (?:its|the) [\w ]+ )?(?:that )?(?:are|differ|do|have|stay|were)\b")
 LIMITS = re.compile(r"\b(MAX\w*|_?MAX\w*|most)$")
 """The names of limits, which are never 1."""
 PROPOSALS = ROOT / "jobs" / "review" / "suites" / "probes.py"
@@ -44,6 +50,22 @@ def test_no_module_writes_a_number_before_a_plural_noun() -> None:
     assert len(files) > 100
     wrong = [one for file in files if file != PROPOSALS for one in counts_of(file)]
     assert wrong == [], "use jobs.plain_text.counted"
+
+
+def test_no_verb_after_a_counted_noun_has_the_form_for_several() -> None:
+    """`counted(1, "slice") have` is wrong: the verb comes from `counted` or `agreeing`."""
+    wrong = [
+        f"{file.relative_to(ROOT)}:{value.lineno}: {ast.unparse(node)}"
+        for file in sorted((ROOT / "jobs").rglob("*.py"))
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.JoinedStr)
+        for value, text in zip(node.values, node.values[1:], strict=False)
+        if isinstance(value, ast.FormattedValue)
+        and "counted(" in ast.unparse(value)
+        and isinstance(text, ast.Constant)
+        and VERB.match(str(text.value))
+    ]
+    assert wrong == []
 
 
 def test_no_template_writes_a_number_before_a_plural_noun() -> None:

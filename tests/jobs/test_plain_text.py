@@ -4,9 +4,10 @@ import json
 import logging
 import unicodedata
 
+import pytest
 from hypothesis import given, strategies as st
 
-from jobs.plain_text import EscapingFormatter, escaped, escaped_json, escaped_lines, shortened
+from jobs.plain_text import EscapingFormatter, agreeing, counted, escaped, escaped_json, escaped_lines, shortened
 
 ANY_TEXT = st.text(st.characters(), max_size=40)  # surrogates too
 ACTS = {"Cc", "Cs", "Zl", "Zp"}
@@ -59,3 +60,15 @@ def test_a_log_record_is_one_line_and_a_traceback_keeps_its_lines() -> None:
     record.exc_info = (type(error), error, None)
     lines = formatter.format(record).splitlines()
     assert lines == [r"INFO held: a\nERROR forged\x1b[2J", "ValueError: two", r"lines\x1b[2J"]
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (0, "0 slices have changed, 0 differ"),
+        (1, "1 slice has changed, 1 differs"),
+        (2, "2 slices have changed, 2 differ"),
+    ],
+)
+def test_a_noun_and_its_verb_agree_with_a_number(number: int, text: str) -> None:
+    assert f"{counted(number, 'slice', 'have')} changed, {number} {agreeing(number, 'differ')}" == text

@@ -10,6 +10,7 @@ from itertools import chain, pairwise
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from windowlib.errors import SpecError
@@ -102,6 +103,13 @@ def _numbers(array: pa.Array) -> list[Any]:
     for place in np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False)).tolist():
         values[place] = None
     return values
+
+
+def int64s(column: pa.Array) -> npt.NDArray[np.int64]:
+    """Return integers as int64, 0 where null."""
+    filled = column.fill_null(0) if column.null_count else column
+    numbers: npt.NDArray[np.int64] = filled.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    return numbers
 
 
 def column_values(array: pa.Array | pa.ChunkedArray) -> list[Any]:

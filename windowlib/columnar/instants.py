@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from windowlib.bounds import MAX_DURATION_MS, MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
+from windowlib.columnar.arrow import int64s
 from windowlib.columnar.undecodable import undecodable_rows, without_undecodable
 from windowlib.columnar.watermark_steps import Int64s
 from windowlib.errors import SpecError
@@ -92,9 +93,9 @@ def read_instants(values: pa.Array, unit: str | None) -> Instants:
         return _read_each(values, unit)
     problems = _of_nulls(values, NULL_TIME)
     if pa.types.is_date32(kind):
-        days = _integers(values.cast(pa.int32()))
+        days = int64s(values.cast(pa.int32()))
         return Instants(days * 86_400_000, problems, np.zeros(len(days), dtype=bool))
-    numbers = _integers(values.cast(pa.int64()))
+    numbers = int64s(values.cast(pa.int64()))
     per_ms = UNITS_PER_MS["us" if pa.types.is_timestamp(kind) else unit or "ms"]
     if per_ms >= 1:
         divisor = int(per_ms)
@@ -192,8 +193,3 @@ def _of_nulls(values: pa.Array, problem: str) -> Codes:
     if not values.null_count:
         return np.zeros(len(values), dtype=np.int8)
     return np.where(values.is_null().to_numpy(zero_copy_only=False), _CODES[problem], 0).astype(np.int8)
-
-
-def _integers(values: pa.Array) -> Int64s:
-    filled = values.fill_null(0) if values.null_count else values
-    return np.asarray(filled.to_numpy(zero_copy_only=False), dtype=np.int64)

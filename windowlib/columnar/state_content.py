@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from windowlib.bounds import MAX_TIME_MS, MIN_TIME_MS
-from windowlib.columnar.arrow import arrow_type, plain_values
+from windowlib.columnar.arrow import arrow_type, int64s, plain_values
 from windowlib.columnar.watermark_steps import Beginning, Bools, Int64s
 from windowlib.errors import CheckpointError
 from windowlib.functions.aggregates import Count, MeanInteger, SumDecimal, SumDouble
@@ -104,7 +104,7 @@ class StateContent:
             )
         if rules.wraps or not rules.has_bounds:
             return
-        start_ms, end_ms = _int64(rows[start]), _int64(rows[end])
+        start_ms, end_ms = int64s(rows[start]), int64s(rows[end])
         is_far = (start_ms < -_FARTHEST_MS) | (start_ms > _FARTHEST_MS)
         yield start, is_far, f"an instant from -{_FARTHEST_MS} to {_FARTHEST_MS}"
         if rules.grid is None:
@@ -126,7 +126,7 @@ class StateContent:
         rules = self.rules
         if not rules.has_bounds or rules.wraps:
             return
-        start_ms, end_ms, state_start_ms, state_end_ms = (_int64(rows[name]) for name in _BOUNDS)
+        start_ms, end_ms, state_start_ms, state_end_ms = (int64s(rows[name]) for name in _BOUNDS)
         if rules.is_merging:
             yield _STATE_START, (state_start_ms < start_ms) | (state_start_ms > end_ms), "an instant in the window"
             yield _STATE_END, (state_end_ms < start_ms) | (state_end_ms > end_ms), "an instant in the window"
@@ -140,22 +140,22 @@ class StateContent:
             yield _END, end_ms <= last_ms, f"more than {last_ms}: the {what} {now_ms} has deleted the windows before"
 
     def _counts(self, rows: Columns) -> Checks:
-        edges, fired = _int64(rows["edge_count"]), _int64(rows["fired_count"])
+        edges, fired = int64s(rows["edge_count"]), int64s(rows["fired_count"])
         yield "edge_count", edges < 0, "an integer from 0"
-        yield "record_count", _int64(rows["record_count"]) != edges, "the edge_count of the row"
+        yield "record_count", int64s(rows["record_count"]) != edges, "the edge_count of the row"
         yield "fired_count", (fired < 0) | (fired > edges), "an integer from 0 to edge_count"
         for name, count in (("edge", edges), ("fired", fired)):
-            xor, total = _int64(rows[f"{name}_xor"]), _int64(rows[f"{name}_sum"])
+            xor, total = int64s(rows[f"{name}_xor"]), int64s(rows[f"{name}_sum"])
             yield f"{name}_xor", (count == 0) & (xor != 0), f"0, because {name}_count is 0"
             yield f"{name}_sum", (count == 0) & (total != 0), f"0, because {name}_count is 0"
             yield f"{name}_sum", (count == 1) & (total != xor), f"{name}_xor, because {name}_count is 1"
         for part in ("xor", "sum"):
-            is_other = _int64(rows[f"edge_{part}"]) != _int64(rows[f"fired_{part}"])
+            is_other = int64s(rows[f"edge_{part}"]) != int64s(rows[f"fired_{part}"])
             yield f"fired_{part}", (fired == edges) & is_other, f"edge_{part}, because every edge was fired"
-        panes, others = _int64(rows["pane_index"]), _int64(rows["nonspeculative_count"])
+        panes, others = int64s(rows["pane_index"]), int64s(rows["nonspeculative_count"])
         yield "pane_index", panes < 0, "an integer from 0"
         yield "nonspeculative_count", (others < 0) | (others > panes), "an integer from 0 to pane_index"
-        yield "last_count", _int64(rows["last_count"]) < 0, "an integer from 0"
+        yield "last_count", int64s(rows["last_count"]) < 0, "an integer from 0"
         if not self.rules.has_orphans:
             yield "is_orphan", rows["is_orphan"].to_numpy(zero_copy_only=False), "false in these semantics"
 
@@ -172,13 +172,13 @@ class StateContent:
                 yield "contents", _at(owner[_is_null(values)], len(contents)), f"a {kind.name} for each record"
         if not rules.counts_records:
             return
-        yield "edge_count", _int64(rows["edge_count"]) != sizes, "the number of records in contents"
+        yield "edge_count", int64s(rows["edge_count"]) != sizes, "the number of records in contents"
         filled = np.flatnonzero(sizes)
         if len(filled):
-            ids = _int64(items.field("edge_id"))
+            ids = int64s(items.field("edge_id"))
             starts = (np.cumsum(sizes) - sizes)[filled]
             for part, function in (("xor", np.bitwise_xor), ("sum", np.add)):
-                is_other = function.reduceat(ids, starts) != _int64(rows[f"edge_{part}"])[filled]
+                is_other = function.reduceat(ids, starts) != int64s(rows[f"edge_{part}"])[filled]
                 yield f"edge_{part}", _at(filled[is_other], len(contents)), f"the {part} of the edge ids in contents"
 
     def _trigger_states(self, states: pa.Array) -> Checks:
@@ -195,7 +195,7 @@ class StateContent:
 
     def _accumulators(self, table: Table, rows: Columns) -> Checks:
         names = [name for name in table.content if name.startswith("acc_")]
-        edges = _int64(rows["edge_count"])
+        edges = int64s(rows["edge_count"])
         for name, aggregate in zip(names, self.rules.aggregates, strict=False):
             column = rows[name]
             fields = dict(zip((kind.name for kind in column.type), column.flatten(), strict=True))
@@ -218,7 +218,7 @@ def _state_checks(aggregate: object, fields: Columns, edges: Int64s) -> Checks:
         case FirstOrLast():
             is_absent = _is_null(fields["slice_start_ms"])
             yield "rank", _is_null(fields["rank"]) != is_absent, "null exactly if slice_start_ms is"
-            yield "rank", _int64(fields["rank"]) < 0, "an integer from 0"
+            yield "rank", int64s(fields["rank"]) < 0, "an integer from 0"
             yield "value", is_absent & ~_is_null(fields["value"]), "null, because it has no position"
         case CollectList():
             yield from _no_nulls(fields)
@@ -228,14 +228,14 @@ def _state_checks(aggregate: object, fields: Columns, edges: Int64s) -> Checks:
 
 
 def _sum_checks(fields: Columns, edges: Int64s) -> Checks:
-    count = _int64(fields["count"])
+    count = int64s(fields["count"])
     yield "count", (count < 0) | (count > edges), "an integer from 0 to edge_count"
     for name in fields:
         if name.endswith("_count"):
-            number = _int64(fields[name])
+            number = int64s(fields[name])
             yield name, (number < 0) | (number > count), "an integer from 0 to count"
     if "exponent" in fields:
-        exponent = _int64(fields["exponent"])
+        exponent = int64s(fields["exponent"])
         is_far = (exponent < -SCALE_BITS) | (exponent > _EXPONENT_MAX)
         yield "exponent", is_far, f"an integer from -{SCALE_BITS} to {_EXPONENT_MAX}"
     for name, most in (("mantissa", _SUM_BYTES), ("total", _SUM_BYTES), ("squares", _SQUARES_BYTES)):
@@ -293,9 +293,3 @@ def _at(places: Int64s, count: int) -> Bools:
     chosen = np.zeros(count, dtype=np.bool_)
     chosen[places] = True
     return chosen
-
-
-def _int64(column: pa.Array) -> Int64s:
-    """Return integers as int64, 0 where null."""
-    numbers: Int64s = (column.fill_null(0) if column.null_count else column).to_numpy().astype(np.int64, copy=False)
-    return numbers

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from windowlib.bounds import MAX_TIME_MS
-from windowlib.columnar.arrow import arrow_type
+from windowlib.columnar.arrow import arrow_type, int64s
 from windowlib.columnar.plan import BucketPlan
 from windowlib.kernels.aggregates.column_aggregate import AnyAggregate, Bools, Int64s
 from windowlib.kernels.block import added
@@ -142,10 +142,10 @@ class CheckpointColumns:
         columns = {name: rows[name].combine_chunks() for name in rows.column_names}
         key_code = self.key_numbers(rows)
         bounds = ("window_start_ms", "window_end_ms", "state_window_start_ms", "state_window_end_ms")
-        start_ms, end_ms, state_start_ms, state_end_ms = (_int64(columns[name]) for name in bounds)
+        start_ms, end_ms, state_start_ms, state_end_ms = (int64s(columns[name]) for name in bounds)
         self._check(columns, key_code, (start_ms, end_ms))
         edges, fired = (
-            EdgeColumns(*(_int64(columns[f"{name}_{part}"]) for part in ("count", "xor", "sum"))) for name in _EDGES
+            EdgeColumns(*(int64s(columns[f"{name}_{part}"]) for part in ("count", "xor", "sum"))) for name in _EDGES
         )
         return OpenWindows(
             key_code=key_code,
@@ -155,8 +155,8 @@ class CheckpointColumns:
             state_end_ms=state_end_ms,
             edges=edges,
             fired=fired,
-            pane_index=_int64(columns["pane_index"]),
-            nonspeculative_count=_int64(columns["nonspeculative_count"]),
+            pane_index=int64s(columns["pane_index"]),
+            nonspeculative_count=int64s(columns["nonspeculative_count"]),
             is_complete=columns["is_complete"].to_numpy(zero_copy_only=False),
             trigger_count=_trigger_counts(columns["trigger_state"]),
             states=tuple(
@@ -170,7 +170,7 @@ class CheckpointColumns:
         return self._keys.encode([rows[name].combine_chunks() for name in self._key_names], rows.num_rows)
 
     def _check(self, columns: Mapping[str, pa.Array], key_code: Int64s, bounds: tuple[Int64s, Int64s]) -> None:
-        groups, stored = self._keys.groups(key_code), _int64(columns["key_group"])
+        groups, stored = self._keys.groups(key_code), int64s(columns["key_group"])
         if (groups != stored).any():
             row = int(np.argmax(groups != stored))
             named = (self._keys.key(int(key_code[row])), (int(bounds[0][row]), int(bounds[1][row])))
@@ -250,11 +250,6 @@ def _edge_columns(opened: OpenWindows) -> dict[str, Int64s]:
     for name, edges in zip(_EDGES, (opened.edges, opened.fired), strict=True):
         columns |= {f"{name}_count": edges.count, f"{name}_xor": edges.xor, f"{name}_sum": edges.total}
     return columns
-
-
-def _int64(column: pa.Array) -> Int64s:
-    filled = column.fill_null(0) if column.null_count else column
-    return np.array(filled.cast(pa.int64()).to_numpy())
 
 
 def _empty_lists(kind: pa.ListType, count: int) -> pa.Array:

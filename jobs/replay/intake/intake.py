@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from jobs.lake.pinned_files import PinnedFile
@@ -12,7 +12,7 @@ from jobs.replay.groups import groups_of
 from jobs.replay.intake.blocks import Block
 from jobs.replay.intake.chunk_log import ChunkLog
 from jobs.replay.intake.layout import Layout, joined_groups, layout_of, parts_of
-from jobs.replay.intake.probe import Cluster, clusters, probe, whole_cluster
+from jobs.replay.intake.probe import Cluster, clusters, probe, probed_file, whole_cluster
 from jobs.replay.intake.ranges import divided
 from jobs.replay.intake.sorted_files import OrderPlan, SortedFile
 from jobs.replay.intake.source_files import OrderReading, SourceFile
@@ -56,13 +56,13 @@ def take_in(tasks: Tasks, chunk: ChunkLog, *, directory: str, records_per_block:
         _refuse_for_spark(chunk, chunk.direct.why_spark)
         return _by_spark(_spark_of(tasks), chunk, directory=directory, records_per_block=records_per_block)
     files = _source_files(chunk)
-    arranged = _arranged(tasks, chunk, files, records_per_task=records_per_block)
-    made = iter(_divided(tasks, chunk, arranged, directory=directory))
     uri = chunk.log.uri
     parts = {
         (file.block.path, file.block.slice_no): parts_of(file.block, uri=uri, records_per_block=records_per_block)
         for file in chain.from_iterable(files.values())
     }
+    arranged = _arranged(tasks, chunk, files, parts=parts, records_per_task=records_per_block)
+    made = iter(_divided(tasks, chunk, arranged, directory=directory))
     ordered: dict[int, list[Block]] = {}
     for number, own in arranged.items():
         blocks: list[Block] = []
@@ -128,15 +128,22 @@ def _numbered(blocks: Sequence[Block]) -> list[Block]:
 
 
 def _arranged(
-    tasks: Tasks, chunk: ChunkLog, files: Mapping[int, Sequence[SourceFile]], *, records_per_task: int
+    tasks: Tasks,
+    chunk: ChunkLog,
+    files: Mapping[int, Sequence[SourceFile]],
+    *,
+    parts: Mapping[tuple[str, int], Sequence[Block]],
+    records_per_task: int,
 ) -> dict[int, list[Cluster]]:
-    """Return slice number -> its files as clusters, in log order."""
+    """Return slice number -> its files as clusters, in log order. Tasks read the order of the parts of files."""
     doubtful = {number: own for number, own in files.items() if _is_doubtful(chunk, own)}
     reading, most = order_reading(chunk), chunk.sizes.ordered_bytes
     every = [*chain.from_iterable(doubtful.values())]
-    groups = [*groups_of(every, lambda file: file.block.records, records_per_task)]
+    of_files = [[file._replace(block=part) for part in parts[file.block.path, file.block.slice_no]] for file in every]
+    groups = [*groups_of(chain.from_iterable(of_files), lambda file: file.block.records, records_per_task)]
     done = tasks.share(lambda own: [probe(file, reading, memory_bytes=most) for file in own], groups)
-    probed = iter(chain.from_iterable(done))
+    of_parts = chain.from_iterable(done)
+    probed = iter([probed_file([*islice(of_parts, len(own))]) for own in of_files])
     # A compacted file may have records of several commits.
     gathered = whole_cluster if chunk.order is None and chunk.needs_commits else clusters
     in_order = {number: [Cluster((file,), is_ordered=True) for file in own] for number, own in files.items()}

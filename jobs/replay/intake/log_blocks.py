@@ -20,6 +20,7 @@ from jobs.disk_errors import disk_problem
 from jobs.lake.conforming import conformed, stored_names
 from jobs.lake.damage import REMOTE_ADVICE, one_line
 from jobs.lake.parquet_files import open_parquet
+from jobs.plain_text import counted
 from jobs.replay.groups import ARRAY_BYTES, joined
 from jobs.replay.intake.blocks import Block
 from jobs.replay.intake.order_keys import comparable, sorted_rows
@@ -127,7 +128,7 @@ class LogColumns:
             )
 
     def bytes_of(self, block: Block) -> int:
-        """Return about how many bytes the records of a file take in memory, by its footer.
+        """Return about how many bytes the records of a block take in memory, by the footer of its file.
 
         Raises:
             LogError: the file cannot be read.
@@ -136,7 +137,7 @@ class LogColumns:
         return sum(max(chunk.total_uncompressed_size, chunk.num_values * _width(chunk)) for chunk in chunks)
 
     def has_all(self, block: Block, names: Sequence[str]) -> bool:
-        """Return whether the footer of a file says that it has these columns, without a null.
+        """Return whether the footer of a file says that a block has these columns, without a null.
 
         Raises:
             LogError: the file cannot be read.
@@ -145,10 +146,11 @@ class LogColumns:
         return all({*names} <= {chunk.path_in_schema for chunk in own if _is_filled(chunk)} for own in groups)
 
     def _chunks(self, block: Block) -> list[list[pq.ColumnChunkMetaData]]:
-        """Return what the footer of a file has about each row group: its columns."""
+        """Return what the footer of a file has about each row group of a block: its columns."""
         with self.reading(block):
             footer = self._open(block).metadata
-            groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+            every = range(footer.num_row_groups) if block.row_groups is None else block.row_groups
+            groups = [footer.row_group(number) for number in every]
             return [[group.column(at) for at in range(footer.num_columns)] for group in groups]
 
     def _stored(self, block: Block, columns: Sequence[str] | None, hidden: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -197,9 +199,10 @@ class LogColumns:
                 yield own if needed is columns else own.select([*(columns or ()), *hidden])
         if kept != block.records:
             raise LogError(
-                f"file {block.named} of event log {self.uri} holds {kept:,} records, but by its statistics version "
-                f"{self.version} has {block.records:,} there: a data file was damaged or exchanged, or records were "
-                "deleted in place. Restore the file from a backup, or replay a copy of the log made afresh"
+                f"file {block.named} of event log {self.uri} holds {counted(kept, 'record')}, but by its "
+                f"statistics version {self.version} has {block.records:,} there: a data file was damaged or "
+                "exchanged, or records were deleted in place. Restore the file from a backup, or replay a copy of the "
+                "log made afresh"
             )
 
     def _rows_at_once(self, footer: pq.FileMetaData, columns: AbstractSet[str], *, is_joined: bool) -> int:
@@ -279,7 +282,7 @@ def _owners(path: str) -> Iterator[str]:
 def _taken(batches: Sequence[pa.RecordBatch], numbers: pa.Array) -> pa.RecordBatch:
     """Return rows by their numbers over all batches, in the order of the numbers."""
     if len(batches) == 1:
-        return batches[0].take(numbers)
+        return pc.take(batches[0], numbers, boundscheck=False)
     asked = numbers.to_numpy().astype(np.int64)
     order = np.argsort(asked)
     starts = np.cumsum([0, *(rows.num_rows for rows in batches)])

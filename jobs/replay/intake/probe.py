@@ -1,6 +1,8 @@
 """A task of the intake that reads only the columns that order the records: is a file in log order already?"""
 
 from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import chain, pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -13,12 +15,12 @@ SAMPLES: Final = 256
 
 
 class Probed(NamedTuple):
-    """The order of the records of one file.
+    """The order of the records of one file, or of a part of it.
 
     `span` is the least and the greatest place of its records; None without a record. `is_ascending`: each record comes
-    after the one before it in log order, and none shares its place. If it does not ascend, `reorder_by` are the columns
-    of the file that order its records, empty if some of them have their place elsewhere. `bytes` is about what the
-    records take in memory. `sample` are the places of some records, the more the more bytes the file has.
+    after the one before it in log order, and none shares its place. `reorder_by` are the columns of the file that order
+    its records, empty if some of them have their place elsewhere, or if the records of a whole file ascend. `bytes` is
+    about what the records take in memory. `sample` are the places of some records, the more the more bytes there are.
     """
 
     span: tuple[OrderKey, OrderKey] | None
@@ -49,7 +51,7 @@ def probe(file: SourceFile, reading: OrderReading, *, memory_bytes: int) -> Prob
     """Read the order of the records of a file.
 
     Args:
-        file: the file.
+        file: the file, or a part of it.
         reading: how to read it.
         memory_bytes: a task orders so many bytes of records in memory.
 
@@ -72,11 +74,26 @@ def probe(file: SourceFile, reading: OrderReading, *, memory_bytes: int) -> Prob
             key_at(order, at - row) for at in chosen[bisect_left(chosen, row) : bisect_left(chosen, row + count)]
         ]
         row += count
-    span = (min(first for first, _ in spans), max(last for _, last in spans)) if spans else None
-    if span is None or is_ascending:
-        return Probed(span=span, is_ascending=True, bytes=own_bytes, sample=tuple(sample))
-    by = reading.reorder_columns(file)
-    return Probed(span=span, is_ascending=False, reorder_by=by, bytes=own_bytes, sample=tuple(sample))
+    is_in_order = is_ascending and file.block.row_groups is None
+    by = () if is_in_order else reading.reorder_columns(file)
+    return Probed(span=_joined(spans), is_ascending=is_ascending, reorder_by=by, bytes=own_bytes, sample=tuple(sample))
+
+
+def probed_file(parts: Sequence[Probed]) -> Probed:
+    """Return the order of the records of a file from that of its parts, which are in the order of the file."""
+    spans = [part.span for part in parts if part.span is not None]
+    follow = all(before[1] < after[0] for before, after in pairwise(spans))
+    return Probed(
+        span=_joined(spans),
+        is_ascending=follow and all(part.is_ascending for part in parts),
+        reorder_by=parts[0].reorder_by if all(part.reorder_by for part in parts) else (),
+        bytes=sum(part.bytes for part in parts),
+        sample=tuple(chain.from_iterable(part.sample for part in parts)),
+    )
+
+
+def _joined(spans: Sequence[tuple[OrderKey, OrderKey]]) -> tuple[OrderKey, OrderKey] | None:
+    return (min(first for first, _ in spans), max(last for _, last in spans)) if spans else None
 
 
 def _chosen_rows(records: int, count: int) -> list[int]:

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F, types as T  # noqa: N812 - the names tha
 
 from jobs.lake.conforming import conformed
 from jobs.lake.event_log import PinnedLog
+from jobs.plain_text import counted
 from jobs.replay.intake.chunk_log import ChunkLog
 from jobs.replay.intake.order_keys import comparable
 from jobs.replay.intake.sorted_files import OrderPlan, RowGroup, SortedFile, write_sorted
@@ -288,7 +289,8 @@ def _refuse_other_counts(chunk: ChunkLog, made: list[SortedFile]) -> None:
         stated = pinned.coordinates(slice_.slice_id).records
         if slice_.slice_id not in uncounted and stated != records:
             raise LogError(
-                f"slice {slice_.slice_id} of event log {pinned.uri} holds {records:,} records, but by its statistics "
-                f"version {pinned.version} has {stated:,} there: a data file was damaged or exchanged, or records "
-                "were deleted in place. Restore the files from a backup, or replay a copy of the log made afresh"
+                f"slice {slice_.slice_id} of event log {pinned.uri} holds {counted(records, 'record')}, but by its "
+                f"statistics version {pinned.version} has {stated:,} there: a data file was damaged or exchanged, "
+                "or records were deleted in place. Restore the files from a backup, or replay a copy of the log made "
+                "afresh"
             )

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from expectations.formatting import duration, instant
 from jobs.comparing.differences import number, percent
-from jobs.plain_text import counted
+from jobs.plain_text import agreeing, counted
 from jobs.review.compared import Compared, sample_lines
 from jobs.review.report.checks import CheckTrend
 from jobs.review.report.commands import bound_text, diff_line
@@ -181,6 +181,7 @@ def helpers() -> Mapping[str, Any]:
         "spark": sparkline,
         "strip": verdict_strip,
         "share_bar": share_bar,
+        "agreeing": agreeing,
         "counted": counted,
         "share": share_text,
         "fates": by_fate,

@@ -11,7 +11,7 @@ from jobs.lake.store import table_columns
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import show_instant
-from jobs.plain_text import counted
+from jobs.plain_text import agreeing, counted
 from jobs.reading.plain_values import plain, rows_of
 from jobs.reading.stored_rows import run_attempt
 from jobs.review.explain_windows import open_windows
@@ -299,6 +299,6 @@ def _differences(panes: Iterable[WindowPane]) -> Iterator[str]:
     if missing or foreign:
         yield (
             f"The operator gives other panes than the tables have: {counted(foreign, 'stored row')} that it does not "
-            f"give, and {counted(missing, 'row')} that it gives and that are not stored. The log, the spec or the rows "
-            "have changed since; `hindcast verify` and `hindcast plan --verify` tell which."
+            f"give, and {counted(missing, 'row')} that it gives and that {agreeing(missing, 'are')} not stored. The "
+            "log, the spec or the rows have changed since; `hindcast verify` and `hindcast plan --verify` tell which."
         )

@@ -9,6 +9,7 @@ import pytest
 from jobs.ledger.provenance import DagRunOrigin
 from jobs.orchestration.requests import run_request
 from jobs.planning.request_context import Asked, open_request
+from jobs.publishing.decisions import resume, rollback
 from jobs.review import links
 from tests.jobs.airflow_ui.conftest import Clients, Place
 from tests.jobs.airflow_ui.fake_airflow import RUN, FakeAirflow
@@ -168,6 +169,33 @@ def test_the_plan_names_published_slices_that_depend_on_the_range(
     shown = clients("admin").post(PATH, data=GOOD | {"to": "2024-01-02"}).text
     assert "Readers see 2024-01-02 … 2024-01-04 (3 slices), computed from the state after this range" in shown
     assert "To would be 2024-01-05" in shown
+    assert airflow.calls == []
+
+
+def test_the_plan_tells_that_slices_were_rolled_back_and_are_published_again(
+    clients: Clients, airflow: FakeAirflow, place: Place
+) -> None:
+    append_day(place.lake, "2024-01-03", {"correction": -1_000})
+    held(place)
+    publication = place.work.ledger.view().publications[-1].seq
+    rollback(place.work, publication, reason="too early", who="bob")
+    client = clients("admin")
+    shown = client.post(PATH, data=GOOD).text
+    assert "Nothing is replayed: the range has 4 slices with a current run." in shown
+    assert (
+        "Readers do not see the current runs of 2024-01-01 … 2024-01-04 (4 slices): bob rolled back publication "
+        f"{publication} (too early). The backfill does not replay them. If every check passes, it publishes them, "
+        "which ends the hold of the chain."
+    ) in shown
+    assert "They stay staged." in client.post(PATH, data={**GOOD, "publish": ""}).text
+    resume(place.work, reason="no more", who="bob")
+    shown = client.post(PATH, data=GOOD | {"to": "2024-01-02"}).text
+    assert f"the current runs of 2024-01-01: bob rolled back publication {publication}. The backfill" in shown
+    assert "it publishes them.</p>" in shown
+    run_request(
+        place.work, Asked(from_ms=day_ms("2024-01-01"), to_ms=day_ms("2024-01-05"), who="i", reason="a"), FakeReplayer()
+    )
+    assert "Readers do not see" not in client.post(PATH, data=GOOD).text
     assert airflow.calls == []
 
 

@@ -108,7 +108,7 @@ def test_a_delete_outside_the_range_is_accepted(log: Path) -> None:
 def test_a_lost_file_is_named_with_its_slice(log: Path) -> None:
     lost = next((log / "day=2013-02-02").glob("*.parquet"))
     lost.unlink()
-    with pytest.raises(LogError, match=r"names 1 files of the range that do not exist") as refused:
+    with pytest.raises(LogError, match=r"names 1 file of the range that does not exist") as refused:
         pin(log)
     assert lost.name in str(refused.value)
     assert "slice 2013-02-02, 4 records" in str(refused.value)
@@ -304,7 +304,7 @@ def _accepts(log: Path, one: Slice, known: KnownLog | None) -> bool:
 def test_a_truncated_data_file_is_named(log: Path) -> None:
     file = next((log / "day=2013-02-02").glob("*.parquet"))
     cut_off(file, keep=0.5)
-    with pytest.raises(LogError, match=r"names 1 files of the range that have another size now") as refused:
+    with pytest.raises(LogError, match=r"names 1 file of the range that has another size now") as refused:
         pin(log)
     assert file.name in str(refused.value)
 
@@ -378,7 +378,7 @@ def test_a_shallow_clone_reads_the_files_of_its_original(log: Path, tmp_path: Pa
         commit.write_text(commit.read_text().replace('"path":"', f'"path":"{log.as_uri()}/'))
     assert len(pin(clone).files) == 3
     next((log / "day=2013-02-02").glob("*.parquet")).unlink()
-    with pytest.raises(LogError, match="1 files of the range that do not exist"):
+    with pytest.raises(LogError, match="1 file of the range that does not exist"):
         pin(clone)
 
 

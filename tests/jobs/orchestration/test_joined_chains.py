@@ -541,7 +541,9 @@ def test_an_unfinished_request_of_code_that_has_changed_names_what_goes_on(
     assert judge_publication(place.work(), view, begun).why.endswith("run it again and it continues there")
     monkeypatch.setattr(fingerprints, "SEMANTICS_VERSION", fingerprints.SEMANTICS_VERSION + 1)
     why = judge_publication(place.work(), view, begun).why
-    assert why.endswith("changed since: cancel it, or run its range again with --replace")
+    assert why.endswith(
+        "changed since: cancel it, or run its range again with `hindcast run late --from .. --to .. --replace`"
+    )
 
 
 def test_old_code_is_not_published_after_a_person_has_adopted_the_new_one(
@@ -680,7 +682,7 @@ def test_a_repair_leaves_slices_with_another_spec_as_they_are(place: Place) -> N
     before = [edited.ledger.view().published[f"1970-01-0{day}"] for day in range(5, 9)]
     wanted = repair_of(edited, from_ms=None, to_ms=None, at_most_ms=None)
     assert (wanted.records, wanted.others) == (1, 1)
-    assert wanted.stays_late == "1 late record of slices with another spec than the published head stay late."
+    assert wanted.stays_late == "1 late record of slices with another spec than the published head stays late."
     repair(edited)
     assert [edited.ledger.view().published[f"1970-01-0{day}"] for day in range(5, 9)] == before
     assert late(edited) == [0, 1, 0, 0, 0, 0, 0, 0]

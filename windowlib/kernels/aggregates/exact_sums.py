@@ -7,6 +7,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from windowlib.columnar.arrow import int64s
+from windowlib.columnar.hash_input import validity
 from windowlib.functions.aggregates import SumDouble
 from windowlib.functions.exact_sum import divide_rounded
 from windowlib.kernels.aggregates.column_aggregate import Float64s, Int64s, Positions
@@ -23,9 +25,9 @@ from windowlib.kernels.aggregates.double_sums import (
     zero_totals,
 )
 from windowlib.kernels.aggregates.expansions import UNIT_BITS, rounded
-from windowlib.kernels.aggregates.integer_sums import field_of, int64s
+from windowlib.kernels.aggregates.integer_sums import field_of
 from windowlib.kernels.aggregates.quotients import rounded_quotients
-from windowlib.kernels.aggregates.segments import counts_of, group_sums, range_sums, valid_of
+from windowlib.kernels.aggregates.segments import counts_of, group_sums, range_sums
 from windowlib.kernels.aggregates.sum_states import mantissas_of, totals_of_mantissas
 
 _SPECIALS: Final = ("nan_count", "positive_infinity_count", "negative_infinity_count")
@@ -58,7 +60,7 @@ class ColumnSumDouble:
     def reduce(self, values: pa.Array | None, positions: Positions, starts: Int64s) -> DoubleSums:  # noqa: ARG002
         if values is None:
             return self.empty(len(starts))
-        count = counts_of(valid_of(values), starts, len(values))
+        count = counts_of(validity(values), starts, len(values))
         rows = doubles_of(values)
         finite = np.isfinite(rows)
         if finite.all():

@@ -14,12 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from windowlib.columnar.arrow import arrow_type
+from windowlib.columnar.hash_input import validity
 from windowlib.functions.ordered_aggregates import Extreme
 from windowlib.kernels.aggregates.cells import Cells
 from windowlib.kernels.aggregates.column_aggregate import AnyAggregate, Bools, Int64s, Positions
 from windowlib.kernels.aggregates.group_rounds import reduced_groups
 from windowlib.kernels.aggregates.picks import PickColumns, inverse
-from windowlib.kernels.aggregates.segments import range_extremes, range_sums, typed, valid_of
+from windowlib.kernels.aggregates.segments import range_extremes, range_sums, typed
 from windowlib.kernels.aggregates.wide_integers import from_decimals, to_decimals
 from windowlib.records.column_types import decimal_of, parse_type
 
@@ -105,7 +106,7 @@ class ColumnExtreme:
         if pa.types.is_decimal(values.type):
             (numbers, *_), valid = from_decimals(values)
         else:
-            valid = valid_of(values)
+            valid = validity(values)
             plain = values.cast(pa.from_numpy_dtype(self.dtype))
             numbers = (plain if valid is None else plain.fill_null(0)).to_numpy()
         return (numbers if valid is None else np.where(valid, numbers, self.dtype.type(self._identity))), valid

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from windowlib.columnar.arrow import int64s
+from windowlib.columnar.hash_input import validity
 from windowlib.functions.aggregates import Count, MeanInteger, SumInteger
 from windowlib.kernels.aggregates.cells import Cells
 from windowlib.kernels.aggregates.column_aggregate import Bools, Int64s, Positions
 from windowlib.kernels.aggregates.expansions import DIGITS, distilled
 from windowlib.kernels.aggregates.quotients import rounded_quotients
-from windowlib.kernels.aggregates.segments import counts_of, group_sums, range_sums, sizes_of, valid_of
+from windowlib.kernels.aggregates.segments import counts_of, group_sums, range_sums, sizes_of
 from windowlib.kernels.aggregates.wide_integers import (
     INT64,
     Words,
@@ -50,7 +52,7 @@ class ColumnCount:
         rows = len(positions.rank)
         if self.aggregate.input_type is None or values is None:
             return Counts(sizes_of(starts, rows))
-        return Counts(counts_of(valid_of(values), starts, rows))
+        return Counts(counts_of(validity(values), starts, rows))
 
     def reduce_cells(self, values: pa.Array | None, cells: Cells) -> Counts | None:
         if self.aggregate.input_type is None or values is None or not values.null_count:
@@ -120,7 +122,7 @@ class IntegerSumColumns:
 
     def _integers(self, values: pa.Array) -> tuple[Words, Bools | None]:
         """Return the values as integers, 0 where null, and which are not null (None: all)."""
-        return (int64s(values.fill_null(0) if values.null_count else values),), valid_of(values)
+        return (int64s(values),), validity(values)
 
     def empty(self, count: int) -> IntegerSums:
         return IntegerSums(np.zeros(count, dtype=np.int64), zero_words(count))
@@ -203,9 +205,3 @@ class ColumnMeanInteger(CountedSumColumns):
 def field_of(stored: pa.Array, name: str) -> pa.Array:
     """Return a field of a struct column."""
     return stored.flatten()[stored.type.get_field_index(name)]
-
-
-def int64s(array: pa.Array) -> Int64s:
-    """Return a column of integers without nulls as int64."""
-    numbers: Int64s = array.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
-    return numbers

@@ -8,10 +8,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from windowlib.columnar.arrow import arrow_type
+from windowlib.columnar.hash_input import validity
 from windowlib.functions.ordered_aggregates import CollectList, FirstOrLast
 from windowlib.kernels.aggregates.column_aggregate import Bools, Int64s, Positions
 from windowlib.kernels.aggregates.picks import PickColumns, inverse
-from windowlib.kernels.aggregates.segments import counts_of, range_sums, spans, typed, valid_of
+from windowlib.kernels.aggregates.segments import counts_of, range_sums, spans, typed
 from windowlib.records.column_types import parse_type
 
 
@@ -42,7 +43,7 @@ class ColumnFirstOrLast(PickColumns[PlacedValues]):
         if values is None:
             return self.empty(len(starts))
         count = len(values)
-        valid = valid_of(values) if self.aggregate.ignores_nulls else None
+        valid = validity(values) if self.aggregate.ignores_nulls else None
         if valid is None:
             picked = np.append(starts[1:], count)[: len(starts)] - 1 if self.aggregate.is_last else starts
             return self._placed(values, positions, picked)
@@ -128,7 +129,7 @@ class ColumnCollectList:
     def reduce(self, values: pa.Array | None, positions: Positions, starts: Int64s) -> PlacedLists:
         if values is None:
             return self.empty(len(starts))
-        valid = valid_of(values)
+        valid = validity(values)
         ends = np.cumsum(counts_of(valid, starts, len(values)))
         if valid is not None:
             positions = Positions(*(column[valid] for column in positions))

@@ -29,14 +29,6 @@ def sizes_of(starts: Int64s, count: int) -> Int64s:
     return sizes
 
 
-def valid_of(values: pa.Array) -> Bools | None:
-    """Return which values are not null, or None if all are."""
-    if not values.null_count:
-        return None
-    valid: Bools = values.is_valid().to_numpy(zero_copy_only=False)
-    return valid
-
-
 def group_sums(values: Int64s | Bools, starts: Int64s) -> Int64s:
     """Return the sum of each group, modulo 2**64. It is exact if it fits 64 bits."""
     return reduced_groups(np.add, values.astype(np.int64, copy=False), starts)

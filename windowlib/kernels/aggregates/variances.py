@@ -7,6 +7,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from windowlib.columnar.arrow import int64s
+from windowlib.columnar.hash_input import validity
 from windowlib.functions.exact_sum import SCALE_BITS, divide_rounded
 from windowlib.functions.variance import Variance
 from windowlib.kernels.aggregates.column_aggregate import Bools, Float64s, Int64s, Positions
@@ -24,8 +26,8 @@ from windowlib.kernels.aggregates.double_sums import (
     zero_totals,
 )
 from windowlib.kernels.aggregates.expansions import DIGITS, UNIT_BITS, integer_of, two_product, two_sum
-from windowlib.kernels.aggregates.integer_sums import field_of, int64s
-from windowlib.kernels.aggregates.segments import counts_of, group_sums, range_sums, valid_of
+from windowlib.kernels.aggregates.integer_sums import field_of
+from windowlib.kernels.aggregates.segments import counts_of, group_sums, range_sums
 from windowlib.kernels.aggregates.sum_states import integers_of, totals_of_integers
 from windowlib.kernels.aggregates.wide_integers import from_decimals, greatest
 
@@ -60,7 +62,7 @@ class ColumnVariance:
     def reduce(self, values: pa.Array | None, positions: Positions, starts: Int64s) -> Moments:  # noqa: ARG002
         if values is None or not len(starts):
             return self.empty(len(starts))
-        count = counts_of(valid_of(values), starts, len(values))
+        count = counts_of(validity(values), starts, len(values))
         rows = _doubles(values)
         finite = np.isfinite(rows)
         special_count = np.zeros(len(starts), dtype=np.int64)

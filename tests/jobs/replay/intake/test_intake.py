@@ -11,9 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from jobs.replay.intake.blocks import Block
+from jobs.replay.intake.layout import parts_of
 from jobs.replay.intake.log_blocks import ROW, LogColumns
 from jobs.replay.intake.order_keys import comparable, key_at
-from jobs.replay.intake.probe import Cluster, clusters, probe, whole_cluster
+from jobs.replay.intake.probe import Cluster, Probed, clusters, probe, probed_file, whole_cluster
 from jobs.replay.intake.ranges import divided
 from jobs.replay.intake.sorted_files import OrderPlan, SortedFile
 from jobs.replay.intake.source_files import OrderReading, SourceFile
@@ -33,14 +34,18 @@ def file_of(
     number: int,
     *,
     day: str = "2020-01-01",
+    group: int = 1_000,
     **hidden: Sequence[int | None],
 ) -> SourceFile:
-    """Write rows as a file of the log. Its rows were appended by commit `number`, from row id 100 * `number` on."""
+    """Write rows as a file of the log, with `group` rows in a row group.
+
+    Its rows were appended by commit `number`, from row id 100 * `number` on.
+    """
     path = directory / f"{number}.parquet"
     table = pa.Table.from_pylist(list(rows), STORED)
     for name, values in hidden.items():
         table = table.append_column(name, pa.array(values, pa.int64()))
-    pq.write_table(table, path)
+    pq.write_table(table, path, row_group_size=group)
     block = Block(str(path), path.name, {"day": day}, 0, number, 0, 0, 0, len(rows))
     return SourceFile(block, number, 100 * number)
 
@@ -65,9 +70,17 @@ def plan_of(directory: Path, columns: tuple[str, ...] | None, **changes: Any) ->
     return OrderPlan(**(named | changes))
 
 
-def together(files: Sequence[SourceFile], plan: OrderPlan) -> Cluster:
+def probed_in_parts(file: SourceFile, plan: OrderPlan, *, most: int) -> Probed:
+    """Return the order of the records of a file, of which tasks read parts of about so many records."""
+    parts = parts_of(file.block, uri=plan.reading.log.uri, records_per_block=most)
+    assert sum(part.records for part in parts) == file.block.records
+    of_parts = [probe(file._replace(block=part), plan.reading, memory_bytes=plan.memory_bytes) for part in parts]
+    return probed_file(of_parts)
+
+
+def together(files: Sequence[SourceFile], plan: OrderPlan, *, most: int = 1_000) -> Cluster:
     """Return all files as one cluster that is not ordered."""
-    found = [(file, probe(file, plan.reading, memory_bytes=plan.memory_bytes)) for file in files]
+    found = [(file, probed_in_parts(file, plan, most=most)) for file in files]
     [cluster] = whole_cluster(found, memory_bytes=plan.memory_bytes)
     return cluster
 
@@ -115,7 +128,8 @@ def test_divided_records_are_those_of_the_files_in_the_order_of_the_columns(tmp_
         parts = [rows[: cuts[0]], rows[cuts[0] : cuts[1]], rows[cuts[1] :]]
         # Files of one slice may have different values of another partition column.
         days = random.choice([["2020-01-01"] * 3, ["2020-01-01", "2020-01-02", "2020-01-01"]])
-        files = [file_of(directory, part, number, day=days[number]) for number, part in enumerate(parts)]
+        group = random.choice([1, 3, 1_000])
+        files = [file_of(directory, part, number, day=days[number], group=group) for number, part in enumerate(parts)]
         rows = [{**row, "day": day} for part, day in zip(parts, days, strict=True) for row in part]
         plan = plan_of(
             directory,
@@ -126,7 +140,7 @@ def test_divided_records_are_those_of_the_files_in_the_order_of_the_columns(tmp_
         )
         keys = [key_of(row, columns) for row in rows]
         distinct = {repr((key, row)) for key, row in zip(keys, rows, strict=True)}
-        cluster = together(files, plan)
+        cluster = together(files, plan, most=random.choice([1, 4, 1_000]))
         most = max(most, len(cluster.bounds))
         if len({repr(key) for key in keys}) < len(distinct):
             with pytest.raises(LogError, match="is not a total order"):
@@ -150,13 +164,16 @@ def test_clusters_are_the_log_order_whatever_the_arrangement_of_the_records(tmp_
             if random.random() < 0.4:
                 random.shuffle(part)
         random.shuffle(parts)
+        group = random.choice([1, 2, 1_000])
         files = [
-            file_of(directory, [{"n": n, "s": f"{n:03d}"} for n in part], place) for place, part in enumerate(parts)
+            file_of(directory, [{"n": n, "s": f"{n:03d}"} for n in part], place, group=group)
+            for place, part in enumerate(parts)
         ]
         fits = random.random() < 0.7
         most = 1_000_000 if fits else 10
         plan = plan_of(directory, (kind,), rows_per_batch=random.randint(1, 5), memory_bytes=most)
-        probed = [(file, probe(file, plan.reading, memory_bytes=most)) for file in files]
+        at_once = random.choice([1, 3, 1_000])
+        probed = [(file, probed_in_parts(file, plan, most=at_once)) for file in files]
         found = clusters(probed, memory_bytes=most)
         spans = [(min(part), max(part)) for part in parts if part]
         assert sum(len(one.files) for one in found) == len(spans), f"seed {seed}"
@@ -226,6 +243,35 @@ def test_a_compacted_file_is_ordered_by_its_reader_if_it_has_all_places(tmp_path
         [cluster] = clusters([(file, found)], memory_bytes=1_000_000)
         assert cluster.is_ordered == has_all
         assert [row["n"] for row in rows_of(cluster, plan)] == [1, 3, 5, 9]
+
+
+def test_the_order_of_a_file_does_not_depend_on_the_parts_in_which_tasks_read_it(tmp_path: Path) -> None:
+    ascending = 0
+    for seed in seeds(60):
+        random, directory = Random(seed), tmp_path / str(seed)
+        directory.mkdir()
+        count = random.randint(0, 12)
+        rows = [{"n": n} for n in random.sample(range(99), count)]
+        versions = random.choices([1, 2], k=count) if random.random() < 0.5 else [1] * count
+        ids = random.sample(range(50), count)
+        ids = sorted(ids) if random.random() < 0.6 else ids
+        lost = {random.randrange(count)} if count and random.random() < 0.3 else set()
+        hidden = [[None if at in lost else value for at, value in enumerate(values)] for values in (versions, ids)]
+        file = file_of(directory, rows, 3, group=random.randint(1, 4), v=hidden[0], i=hidden[1])
+        plan = plan_of(directory, None, rows_per_batch=random.randint(1, 5))
+        whole = probe(file, plan.reading, memory_bytes=plan.memory_bytes)
+        parts = probed_in_parts(file, plan, most=random.randint(1, 6))
+        assert (parts.span, parts.is_ascending) == (whole.span, whole.is_ascending), f"seed {seed}"
+        assert whole.is_ascending or parts.reorder_by == whole.reorder_by, f"seed {seed}"
+        assert parts.bytes == whole.bytes, f"seed {seed}"
+        assert {*parts.sample} <= {*places_of(file, plan)}, f"seed {seed}"
+        ascending += whole.is_ascending and count > 1
+    assert ascending > 5, "some files are in order"
+
+
+def places_of(file: SourceFile, plan: OrderPlan) -> list[Any]:
+    batches = [order for _, order in plan.reading.batches(file, whole=False)]
+    return [key_at(order, row) for order in batches for row in range(len(order[0]))]
 
 
 def test_equal_records_may_share_a_place_and_different_ones_are_named(tmp_path: Path) -> None:
