@@ -108,10 +108,14 @@ def waive_command(
     by = By(who=options.who(), decision_id=work.new_id(), seen=seen)
     run = waive(work, slice_id, run_id=run_id, reason=reason, by=by)
     waiver = {"pipeline": pipeline.name, "slice_id": run.result.slice.slice_id, "run_id": run.result.run_id}
-    request = request_to_publish(work.ledger.view(), run)
+    view = work.ledger.view()
+    request = request_to_publish(view, run)
     after = "readers see this run already; there is nothing to publish"
     if request is not None:
         after = f"next: hindcast publish {pipeline.name} --request {request.request_id[:SHOWN_DIGITS]}"
+        held = [name for name, run_id in request.runs.items() if not view.run(run_id).is_publishable]
+        if held:
+            after = f"the request is still held by {listed(sorted(held))}"
     return options.answer(
         as_json,
         waiver

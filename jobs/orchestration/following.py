@@ -117,7 +117,7 @@ def slices_to_follow(work: RequestContext) -> tuple[tuple[Slice, ...], tuple[str
 
 def _of_a_repair(pipeline: Pipeline, view: LedgerView) -> tuple[str, ...]:
     """Return a warning if windows of the newest slice of the log become final later, because a repair waits longer."""
-    newest = next(reversed(view.published), None)
+    newest = None if view.head is None else view.head.result.slice.slice_id
     if newest is None or pipeline.log.panes != "final" or not is_of_repair(view, newest):
         return ()
     warning = (
