@@ -5,10 +5,12 @@ from collections.abc import Iterator, Sequence
 from jobs.lake.lake import Lake
 from jobs.lake.store import table_columns
 from jobs.ledger.ledger import Ledger
+from jobs.ledger.view import LedgerView
 from jobs.pipeline.log_schema import read_columns
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.upstream import WINDOW_TIME
 from jobs.pipeline.slices import slice_grid, slice_of_id
+from jobs.planning.chains import is_of_repair
 from jobs.planning.changed_slices import named_spans, stretches_of
 from jobs.planning.published_spec import on_published_spec, refuse_lost
 from jobs.planning.request_context import RequestContext
@@ -71,7 +73,9 @@ def following(work: RequestContext) -> tuple[RequestContext, tuple[str, ...]]:
 
 
 def slices_to_follow(work: RequestContext) -> tuple[tuple[Slice, ...], tuple[str, ...]]:
-    """Return the published slices of the pipeline that `work.pipeline` reads, and a warning if some are left out.
+    """Return the published slices of the pipeline that `work.pipeline` reads, and warnings.
+
+    They tell which slices are left out, and that fewer windows are final because of a late repair.
 
     They have no hole. Without one, they begin with the own chain; their plan tells which are replayed. If the other
     pipeline has holes in what it publishes, they are between two of them: those with the newest own slice.
@@ -100,11 +104,25 @@ def slices_to_follow(work: RequestContext) -> tuple[tuple[Slice, ...], tuple[str
     newest_ms = own_ms[-1] if own_ms else chosen[0].start_ms
     followed = next((part for part in reversed(parts) if part[0].start_ms <= newest_ms), parts[0])
     left_out = [slice_ for part in parts if part is not followed for slice_ in part]
+    warnings = _of_a_repair(pipeline, view)
     if not left_out:
-        return tuple(followed), ()
+        return tuple(followed), warnings
     warning = (
         f"pipeline {upstream} has a hole in what it publishes. Pipeline {pipeline.name} follows "
         f"{named_spans(followed)}, and not {named_spans(left_out)}: `hindcast run {pipeline.name} --from …` replays "
         "these; a chain after a hole begins with --fresh or --warm-up"
     )
-    return tuple(followed), (warning,)
+    return tuple(followed), (*warnings, warning)
+
+
+def _of_a_repair(pipeline: Pipeline, view: LedgerView) -> tuple[str, ...]:
+    """Return a warning if windows of the newest slice of the log become final later, because a repair waits longer."""
+    newest = None if view.head is None else view.head.result.slice.slice_id
+    if newest is None or pipeline.log.panes != "final" or not is_of_repair(view, newest):
+        return ()
+    warning = (
+        f"readers see {newest}, the newest slice of pipeline {pipeline.log.pipeline}, by a late repair with a greater "
+        "allowed lateness. Its last windows are not final yet, so readers of "
+        f"{pipeline.name} do not see them until the next slice is published and followed"
+    )
+    return (warning,)

@@ -27,7 +27,6 @@ from jobs.planning.steps import Ask, Reason, Step
 from jobs.publishing.chain_rules import is_older
 from jobs.publishing.current_tables import move_current_tables
 from jobs.publishing.judging import judge_request
-from jobs.publishing.publication_warnings import publication_warnings
 from jobs.publishing.publishing import publish_staged
 from jobs.publishing.rules import PublicationAttempt
 from jobs.replay.orders import Replayer, ReplayOrder
@@ -118,8 +117,7 @@ def run_request(
     if all(step.is_published and step.reason is Reason.CURRENT for step in planned.range):
         move_current_tables(work)  # a process may have been killed after its publication
         return _nothing_to_do(work, view, planned)
-    beyond = () if asked.kind is RequestKind.REPAIR else publication_warnings(work.lake, view, planned)
-    for warning in (*planned.cautions, *beyond):
+    for warning in (*planned.cautions, *_of_publication(work, view, planned=planned, asked=asked)):
         log.warning("%s", warning)
     opened = open_range(work, asked)
     with leased(work, opened):
@@ -136,6 +134,14 @@ def run_request(
         if not publish or asked.kind is RequestKind.CANDIDATE:
             return outcome
         return replace(outcome, publication=publish_staged(work, opened, who=asked.who))
+
+
+def _of_publication(work: RequestContext, view: LedgerView, *, planned: Plan, asked: Asked) -> tuple[str, ...]:
+    if asked.kind is RequestKind.REPAIR:
+        return ()
+    from jobs.publishing.publication_warnings import publication_warnings  # most commands read no state
+
+    return publication_warnings(work.lake, view, planned)
 
 
 def _nothing_to_do(work: RequestContext, view: LedgerView, planned: Plan) -> RequestOutcome:

@@ -252,7 +252,7 @@ def _input_reason(run: StagedRun, now: LogCoordinates, view: LedgerView) -> tupl
         case Match.CHANGED if then.records == now.records and then.earlier_records != now.earlier_records:
             return Reason.INPUT_CHANGED, (
                 f"{counted(then.earlier_records, 'record')} then, {now.earlier_records:,} now, in the slices before, "
-                f"which log.distinct reads from log.slice.first on (log version {then.version} then, {now.version} now)"
+                f"which log.distinct reads (log version {then.version} then, {now.version} now)"
             )
         case Match.CHANGED:
             return Reason.INPUT_CHANGED, (

@@ -89,6 +89,18 @@ def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     return Shell(tmp_path, capsys)
 
 
+def test_a_late_repair_of_the_newest_slice_is_told_to_those_who_follow(shell: Shell) -> None:
+    """Defect: its last windows were not final any more, and went from the reader of the reader without a word."""
+    append(shell.root, 1, [0])
+    assert shell("run", "hours", "--from", str(FIRST), "--to", str(FIRST + timedelta(days=2))) == 0, shell.err
+    (shell.root / "pipelines" / "pairs.yaml").unlink()
+    assert shell("follow", "hours") == 0, shell.err
+    assert "by a late repair" not in shell.err
+    assert shell("repair", "hours", "--run") == 0, shell.err
+    assert shell("follow", "hours") == 0, shell.err
+    assert "warning: readers see 1970-01-06, the newest slice of pipeline hours" in " ".join(shell.err.split())
+
+
 @pytest.mark.slow
 def test_what_follows_is_replayed_and_nothing_else(shell: Shell) -> None:
     assert shell("follow", "hours") == 1

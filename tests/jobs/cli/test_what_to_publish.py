@@ -77,6 +77,17 @@ def test_publish_is_refused_if_several_requests_can_be_published(shell: Shell) -
     assert len(published(shell)) == 2
 
 
+def test_the_waiver_of_one_of_two_held_slices_names_the_other(shell: Shell) -> None:
+    """Defect: it named the publication, which is refused."""
+    for day in (HELD, "2024-01-04"):
+        append_day(shell.root, day, {"bad": FAILS})
+    assert run(shell, FIRST, "2024-01-05") == 1
+    assert waive(shell, HELD) == 0
+    assert shell.out.splitlines()[-1] == "the request is still held by 2024-01-04"
+    assert waive(shell, "2024-01-04") == 0
+    assert shell.out.splitlines()[-1].startswith("next: hindcast publish sales")
+
+
 def test_the_waiver_of_a_candidate_names_it(shell: Shell) -> None:
     append_day(shell.root, HELD, {"bad": FAILS})
     assert run(shell, FIRST, HELD) == 0

@@ -71,7 +71,7 @@ def test_removed_and_rewritten_files_of_an_iceberg_table_are_found(tmp_path: Pat
     assert found(examined(tmp_path / "clicks"), "removed records").text == "none in the 3 commits that were read"
     table.delete("dt = '2024-01-01'")
     examination = examined(tmp_path / "clicks")
-    assert "commits 4 (delete) removed or changed records" in found(examination, "removed records").text
+    assert "commit 4 (delete) removed or changed records" in found(examination, "removed records").text
     assert "hindcast accept-rewrite" in found(examination, "removed records").mend
     assert "'history.expire.max-snapshot-age-ms' = '2592000000'" in found(examination, "log retention").mend
     assert "of the snapshots" in found(examination, "order").text

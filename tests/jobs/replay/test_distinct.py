@@ -330,7 +330,7 @@ def test_slices_before_the_first_one_are_not_read(tmp_path: Path) -> None:
     work = work_of(tmp_path, whole)
     days = slices_between(whole, *(parse_bound(whole, f"2026-01-{day:02}") for day in (6, 10)))
     steps = work.plan(work.ledger.view(), Ask(slices=days)).steps
-    why = "0 records then, 1 now, in the slices before, which log.distinct reads from log.slice.first on (log version "
+    why = "0 records then, 1 now, in the slices before, which log.distinct reads (log version "
     assert steps[0].because.startswith(why)
     assert [step.reason is Reason.INPUT_CHANGED for step in steps] == [True, True, True, False]
 
