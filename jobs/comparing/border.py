@@ -17,7 +17,7 @@ from jobs.comparing.border_rows import (
     BorderCount,
     BorderRows,
     border_count,
-    fires_at_end,
+    fires_early,
 )
 from jobs.lake.checkpoint_rows import live_rows, read_checkpoint
 from jobs.lake.lake import Lake
@@ -68,7 +68,7 @@ def border_change(lake: Lake, view: LedgerView, request_id: str, *, before: Stag
             former=states[0],
             new=states[1],
             shown=stored.shown(before, from_ms=from_ms),
-            hidden=stored.results([] if fires_at_end(new) else replayed),
+            hidden=stored.results(replayed if fires_early(former) or fires_early(new) else []),
             later=stored.results(runs if has_fired else []),
         )
     )

@@ -19,7 +19,10 @@ from jobs.lake.arrow_sql import query
 from jobs.pipeline.models.windows import Sliding, WindowsGrammar
 from jobs.reading.published import BOUNDS, quote_duckdb
 
-STATE_COLUMNS: Final = ("window_start_ms", "window_end_ms", "edge_count", "fired_count", "is_complete", "is_orphan")
+STATE_COLUMNS: Final = (
+    "window_start_ms", "window_end_ms", "edge_count", "edge_xor", "fired_count", "fired_xor", "is_complete",
+    "is_orphan",
+)  # fmt: skip
 PANE_COLUMNS: Final = (*BOUNDS, "slice_id", "pane_index", "record_count")
 _AT_THE_END: Final = frozenset({"event_time", "processing_time", "default"})
 _END_MS: Final = 1 << 60
@@ -31,6 +34,11 @@ _OVERLAPPING: Final = f"{_KEY} AND a.s < b.e AND b.s < a.e"
 _EARLIEST: Final = "min(s) OVER (PARTITION BY key)"
 _AFTER_SHOWN: Final = f"coalesce((SELECT max(e) FROM shown AS b WHERE {_KEY}), {_EARLIEST})"  # noqa: S608
 
+_IS_HIDDEN: Final = f"EXISTS (FROM hidden AS b WHERE {_OVERLAPPING})"
+_MAY_BE_LOST: Final = f"""{_IS_HIDDEN} AND waiting > 0 AND (waiting < open OR (waiting = open AND ids <> 0))
+    AND EXISTS (FROM shown AS b WHERE {_OVERLAPPING} AND NOT (a.s = b.s AND a.e = b.e))"""
+"""If windows fire before their end, a group may have lost records beside as many that are repeated."""
+
 _CHAINS: Final = """
 shown AS (
     SELECT {panes}, count(*) AS panes, arg_max(record_count, (slice_id, pane_index)) AS newest
@@ -38,15 +46,16 @@ shown AS (
 hidden AS (SELECT DISTINCT {panes} FROM hidden_rows),
 later AS (SELECT DISTINCT {panes} FROM later_rows),
 waiting AS (
-    SELECT {state}, edge_count - fired_count AS records FROM former_rows
+    SELECT {state}, edge_count - fired_count AS records, xor(edge_xor, fired_xor) AS ids FROM former_rows
     WHERE edge_count > fired_count AND NOT coalesce(is_orphan, false)),
 fired AS (
     SELECT *, EXISTS (FROM later AS b WHERE {key} AND b.s <= a.s AND a.e <= b.e) AS fires_later
-    FROM (SELECT {state}, edge_count, fired_count, is_complete FROM new_rows) AS a),
+    FROM (SELECT {state}, edge_count, edge_xor, fired_count, fired_xor, is_complete FROM new_rows) AS a),
 open AS (
     SELECT *, {fires_at_end} OR fires_later AS is_sure,
-        CASE WHEN fired_count = 0 OR fires_later OR ({fires_at_end} AND NOT is_complete) THEN edge_count
-        ELSE edge_count - fired_count END AS records
+        fired_count = 0 OR fires_later OR ({fires_at_end} AND NOT is_complete) AS is_whole,
+        CASE WHEN is_whole THEN edge_count ELSE edge_count - fired_count END AS records,
+        CASE WHEN is_whole THEN edge_xor ELSE xor(edge_xor, fired_xor) END AS ids
     FROM fired WHERE records > 0)"""
 """What waits in the former chain, and what the new one has open. A window that fires again shows all its records.
 
@@ -56,20 +65,21 @@ fires after the border.
 
 _GROUPS: Final = """
 {name}_rows AS (
-    SELECT key, s, e, records AS waiting, 0 AS open FROM ({waiting})
-    UNION ALL SELECT key, s, e, 0, records FROM ({open})),
+    SELECT key, s, e, records AS waiting, 0 AS open, ids FROM ({waiting})
+    UNION ALL SELECT key, s, e, 0, records, ids FROM ({open})),
 {name}_places AS (
     SELECT *, {is_apart} OR coalesce(s >= max(e) OVER (
         PARTITION BY key ORDER BY s, e ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), true) AS is_first
     FROM {name}_rows),
 {name}_groups AS (
-    SELECT key, min(s) AS s, max(e) AS e, sum(waiting) AS waiting, sum(open) AS open, count_if(waiting > 0) AS windows
+    SELECT key, min(s) AS s, max(e) AS e, sum(waiting) AS waiting, sum(open) AS open, count_if(waiting > 0) AS windows,
+        bit_xor(ids) AS ids
     FROM (SELECT *, count_if(is_first) OVER (PARTITION BY key ORDER BY s, e) AS number FROM {name}_places)
     GROUP BY key, number)"""
 
 _COUNTS: Final = """
 SELECT
-    (SELECT sum(least(windows, waiting - open)) FROM lost_groups AS a WHERE waiting > open AND {is_fired}) AS lost,
+    (SELECT sum(least(windows, greatest(waiting - open, 1))) FROM lost_groups AS a WHERE {is_lost}) AS lost,
     (SELECT sum(least(windows, surplus)) FROM (
         SELECT open - waiting - (SELECT coalesce(sum({replaced}), 0) FROM ({unfired}) AS a JOIN shown AS b ON {same}
             WHERE a.key IS NOT DISTINCT FROM g.key AND a.s >= g.s AND a.e <= g.e) AS surplus,
@@ -128,9 +138,10 @@ def _sql(rows: BorderRows) -> str:
         fires_at_end=fires_at_end(new),
     )
     unfired, sure = "FROM open", "FROM open WHERE is_sure"
+    start = _EARLIEST if fires_early(former) else _AFTER_SHOWN
     lost = _GROUPS.format(
         name="lost", is_apart=False, open=_once(unfired, new.sliding),
-        waiting=_once("FROM waiting", former.sliding, start=_AFTER_SHOWN if _fires_only_at_end(former) else _EARLIEST),
+        waiting=_once("FROM waiting", former.sliding, start=start),
     )  # fmt: skip
     if new.sliding is None or is_apart:
         unfired = sure
@@ -140,9 +151,10 @@ def _sql(rows: BorderRows) -> str:
         name="repeated", is_apart=is_apart, open=unfired,
         waiting="FROM waiting" if is_apart else _once("FROM waiting", former.sliding),
     )  # fmt: skip
+    may_be_lost = _MAY_BE_LOST if any(map(fires_early, rows.specs)) else "false"
     replaces = rows.has_same_keys and new.accumulation != "discarding"
     counts = _COUNTS.format(
-        is_fired="true" if fires_at_end(new) else f"EXISTS (FROM hidden AS b WHERE {_OVERLAPPING})",
+        is_lost=f"(waiting > open AND {'true' if fires_at_end(new) else _IS_HIDDEN}) OR ({may_be_lost})",
         replaced="CASE panes WHEN 1 THEN records ELSE newest END" if replaces else "0",
         same=_SAME,
         unfired=unfired,
@@ -170,9 +182,9 @@ def fires_at_end(windows: WindowsGrammar) -> bool:
     return trigger is None or trigger.kind in _AT_THE_END | {"continuous", "after_watermark"}
 
 
-def _fires_only_at_end(windows: WindowsGrammar) -> bool:
-    """Return whether no window fires before its end."""
+def fires_early(windows: WindowsGrammar) -> bool:
+    """Return whether windows may fire before their end."""
     trigger = windows.trigger
     if trigger is None or trigger.kind in _AT_THE_END:
-        return True
-    return trigger.after_watermark is not None and trigger.after_watermark.early is None
+        return False
+    return trigger.after_watermark is None or trigger.after_watermark.early is not None
