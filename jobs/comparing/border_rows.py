@@ -36,7 +36,7 @@ _AFTER_SHOWN: Final = f"coalesce((SELECT max(e) FROM shown AS b WHERE {_KEY}), {
 
 _IS_HIDDEN: Final = f"EXISTS (FROM hidden AS b WHERE {_OVERLAPPING})"
 _MAY_BE_LOST: Final = f"""{_IS_HIDDEN} AND waiting > 0 AND (waiting < open OR (waiting = open AND ids <> 0))
-    AND EXISTS (FROM shown AS b WHERE {_OVERLAPPING} AND NOT (a.s = b.s AND a.e = b.e))"""
+    AND EXISTS (FROM kept AS b WHERE {_OVERLAPPING})"""
 """If windows fire before their end, a group may have lost records beside as many that are repeated."""
 
 _CHAINS: Final = """
@@ -51,6 +51,7 @@ waiting AS (
 fired AS (
     SELECT *, EXISTS (FROM later AS b WHERE {key} AND b.s <= a.s AND a.e <= b.e) AS fires_later
     FROM (SELECT {state}, edge_count, edge_xor, fired_count, fired_xor, is_complete FROM new_rows) AS a),
+kept AS (SELECT * FROM shown AS a WHERE NOT EXISTS (FROM fired AS b WHERE {same})),
 open AS (
     SELECT *, {fires_at_end} OR fires_later AS is_sure,
         fired_count = 0 OR fires_later OR ({fires_at_end} AND NOT is_complete) AS is_whole,
@@ -60,7 +61,7 @@ open AS (
 """What waits in the former chain, and what the new one has open. A window that fires again shows all its records.
 
 `hidden` has the panes that the new chain has fired before the border, and `later` those after it. `is_sure`: the window
-fires after the border.
+fires after the border. `kept` has the shown panes that no open window replaces.
 """
 
 _GROUPS: Final = """
@@ -133,6 +134,7 @@ def _sql(rows: BorderRows) -> str:
     is_apart = former.sliding is not None and new.sliding is not None
     chains = _CHAINS.format(
         key=_KEY,
+        same=_SAME,
         panes=f"{key}, epoch_ms(window_start) AS s, epoch_ms(window_end) AS e",
         state=f"{key}, coalesce(window_start_ms, -{_END_MS}) AS s, coalesce(window_end_ms, {_END_MS}) AS e",
         fires_at_end=fires_at_end(new),
