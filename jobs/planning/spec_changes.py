@@ -12,7 +12,8 @@ from jobs.runs import Slice
 
 _MAX_VALUE: Final = 60
 _MAX_NAMED: Final = 5
-_OF_FIRING: Final = ("watermark", "windows", "log.")
+_OF_CODE: Final = "a function, or Hindcast itself, has changed"
+_OF_FIRING: Final = ("watermark", "windows", "log.", "semantics", _OF_CODE)
 
 
 def spec_changes(before: Pipeline, after: Pipeline) -> tuple[str, ...]:
@@ -23,12 +24,20 @@ def spec_changes(before: Pipeline, after: Pipeline) -> tuple[str, ...]:
     documents = [pipeline_document(pipeline) for pipeline in (before, after)]
     old, new = ({**relevant_document(document), "order": {}} for document in documents)
     changes = (*_changes("", old, new), *_other_orders(*map(key_orders, documents)))
-    return changes or ("a function, or Hindcast itself, has changed",)
+    return changes or (_OF_CODE,)
 
 
 def firing_keys(changes: Sequence[str]) -> list[str]:
-    """Return the changed keys that decide which windows there are, when they fire, and what their panes have."""
+    """Return the changed keys that decide which windows there are, when they fire, and what their panes have.
+
+    Where only code has changed, the one text tells that.
+    """
     return [change.partition(": ")[0] for change in changes if change.startswith(_OF_FIRING)]
+
+
+def may_fire_otherwise(before: Pipeline, after: Pipeline) -> bool:
+    """Return whether two different specs may fire other windows. A user's function may have changed, too."""
+    return bool(firing_keys(spec_changes(before, after)) or [*after.functions()])
 
 
 def border_warning(changes: Sequence[str], *, first: Slice, published: Slice) -> str | None:
@@ -39,8 +48,9 @@ def border_warning(changes: Sequence[str], *, first: Slice, published: Slice) ->
     keys = firing_keys(changes)
     if not keys or first.start_ms <= published.start_ms:
         return None
+    what = "it" if keys == [_OF_CODE] else ", ".join(keys)
     return (
-        f"{', '.join(keys)} may change when windows fire, what their panes have, or which windows there are. The "
+        f"{what} may change when windows fire, what their panes have, or which windows there are. The "
         f"slices before {first.slice_id} keep their panes, so readers may see records of windows that are open "
         "there twice, or never. If they would, a check holds the request. `hindcast diff` prints the difference. Or "
         f"replay the published slices with the new spec: --from {published.slice_id}"

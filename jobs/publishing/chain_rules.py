@@ -18,7 +18,7 @@ from jobs.pipeline.slices import SliceGrid, next_slice, previous_slice, show_ms,
 from jobs.planning.chains import CODE_CHANGED, begins_chain, run_before, shown_for_other_spec
 from jobs.planning.published_spec import is_lost
 from jobs.planning.request_context import RequestContext, not_in_upstream, stored_pipeline
-from jobs.planning.spec_changes import firing_keys, spec_changes
+from jobs.planning.spec_changes import may_fire_otherwise
 from jobs.publishing.stop_reasons import listed
 from jobs.reading.stored_tables import spec_of
 from jobs.runs import EMPTY_STATE, Slice
@@ -169,19 +169,18 @@ def lateness_ms(pipeline: Pipeline) -> int:
     return 0 if pipeline.windows is None else pipeline.windows.allowed_lateness_ms
 
 
-def specs_at_border(view: LedgerView, request: Request) -> tuple[Pipeline, ...]:
-    """Return the former and the new spec if readers would see panes of both, and they may fire other windows.
+def run_of_former_spec(view: LedgerView, request: Request) -> StagedRun | None:
+    """Return the published run after which a request goes on with a spec that may fire other windows; else None.
 
-    The slices of the new spec begin at a restart point in the middle of those that readers see. Else: an empty tuple.
+    A request without a warm-up goes on from the state of that run, or a person wants no earlier record (`--fresh`).
     """
-    if request.warm_up is None or not request.runs or not any(name < min(request.runs) for name in view.published):
-        return ()
-    for slice_id in sorted(request.runs):
-        run = view.published_chain_run(slice_id)
-        if run is not None and run.result.spec_fingerprint != request.spec_fingerprint:
-            specs = spec_of(view, run), spec_of(view, view.run(request.runs[slice_id]))
-            return specs if firing_keys(spec_changes(*specs)) else ()
-    return ()
+    if request.warm_up is None or request.is_repair or not request.runs:
+        return None
+    first = min(map(view.run, request.runs.values()), key=lambda run: run.result.slice.start_ms)
+    before = run_before(view, first.result.slice)
+    if before is None or before.result.spec_fingerprint == first.result.spec_fingerprint:
+        return None
+    return before if may_fire_otherwise(spec_of(view, before), spec_of(view, first)) else None
 
 
 def outdated(work: RequestContext, view: LedgerView, request: Request) -> Obstacle | None:

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 from jobs.durations import format_duration
 from jobs.ledger.events import LedgerEvent, judged_event
 from jobs.ledger.ledger import Decide
-from jobs.ledger.view import LedgerView, Request
-from jobs.pipeline.models.pipeline import Pipeline
+from jobs.ledger.view import LedgerView, Request, StagedRun
 from jobs.pipeline.models.publish import SettledGrammar
 from jobs.pipeline.slices import show_instant
 from jobs.plain_text import counted
 from jobs.planning.request_context import RequestContext
-from jobs.publishing.chain_rules import specs_at_border
+from jobs.publishing.chain_rules import run_of_former_spec
 from jobs.publishing.rules import NO_RULE, is_ready, settled_basis
 from jobs.runs import ARRIVAL, BORDER, SETTLED, CheckResult, Verdict
 
@@ -76,10 +75,10 @@ def judged_checks_of(work: RequestContext, view: LedgerView, request: Request) -
         for slice_id, run_id in request.runs.items()
         if view.published.get(slice_id) != run_id  # the judgement of a run that readers see stays what it is
     }
-    specs = specs_at_border(view, request)
-    if specs and checks:
+    before = run_of_former_spec(view, request)
+    if before is not None and checks:
         first = next(iter(checks))
-        checks[first] = (*checks[first], _at_border(work, view, request, specs=specs))
+        checks[first] = (*checks[first], _at_border(work, view, request, before=before))
     rule = work.pipeline.publish.settled if work.pipeline.publish is not None else None
     if rule is None or not view.published or not checks:
         return checks
@@ -97,15 +96,18 @@ def judged_checks_of(work: RequestContext, view: LedgerView, request: Request) -
     return checks
 
 
-def _at_border(work: RequestContext, view: LedgerView, request: Request, *, specs: Sequence[Pipeline]) -> CheckResult:
+def _at_border(work: RequestContext, view: LedgerView, request: Request, *, before: StagedRun) -> CheckResult:
     from jobs.comparing.border import border_change  # imports Arrow
 
-    change, first = border_change(work.lake, view, request.request_id, specs=specs), min(request.runs)
-    note = f"{counted(change.lost, 'window')} lost for good, {counted(change.repeated, 'window')} with repeated records"
+    change, first = border_change(work.lake, view, request.request_id, before=before), min(request.runs)
     demand = f"readers lose no window, and see no record twice, where the slices of the new spec begin ({first})"
+    names, arguments = (BORDER, UNBROKEN), {"demand": demand}
+    if isinstance(change, str):
+        observed = {"note": f"no way to know: {change}"}
+        return _check(first, names, observed=observed, arguments=arguments, is_right=False)
+    note = f"{counted(change.lost, 'window')} lost for good, {counted(change.repeated, 'window')} with repeated records"
     is_right = not change.lost and not change.repeated
-    observed, arguments = {**asdict(change), "note": note}, {"demand": demand}
-    return _check(first, (BORDER, UNBROKEN), observed=observed, arguments=arguments, is_right=is_right)
+    return _check(first, names, observed={**asdict(change), "note": note}, arguments=arguments, is_right=is_right)
 
 
 def _check(

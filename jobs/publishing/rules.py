@@ -22,7 +22,7 @@ from jobs.publishing.chain_rules import (
     of_changed_warm_up,
     of_other_chain,
     outdated,
-    specs_at_border,
+    run_of_former_spec,
 )
 from jobs.publishing.stop_reasons import held_by, listed, stopping_runs
 from jobs.publishing.suite_rule import of_other_suite
@@ -172,7 +172,7 @@ def settled_basis(work: RequestContext, view: LedgerView, request: Request) -> B
     rule = work.pipeline.publish.settled if work.pipeline.publish is not None else None
     runs = [view.run(run_id) for slice_id, run_id in request.runs.items() if view.published.get(slice_id) != run_id]
     judged = {run.judgement.basis if run.judgement is not None else None for run in runs}
-    has_border = bool(specs_at_border(view, request))
+    has_border = run_of_former_spec(view, request) is not None
     if rule is None and not request.unarrived and not has_border:
         return Basis(now=None, is_outdated=bool(judged - {None, NO_RULE}))
     document = None if rule is None else rule.model_dump(mode="json", by_alias=True, exclude_none=True)

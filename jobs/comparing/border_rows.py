@@ -1,0 +1,192 @@
+"""Counts what readers never see, and what they see twice, where the slices of one spec end and those of another begin.
+
+Both chains have read the records before the border. The former one shows the panes that it has fired there, and the new
+one the panes that it fires after it. So a record is lost if it waits in a window of the former chain, and the new chain
+has fired its windows. A record is repeated if the former chain has shown it, and it waits in the new one.
+
+The stored state of a window has the number of its records and of those in its panes, and not the records. So the
+numbers of both chains are compared for each *group*: the windows of one key that overlap. Sliding windows share
+records. Of these, a group has windows that follow each other without an overlap, so that it has each record once.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from jobs.lake.arrow_sql import query
+from jobs.pipeline.models.windows import Sliding, WindowsGrammar
+from jobs.reading.published import BOUNDS, quote_duckdb
+
+STATE_COLUMNS: Final = (
+    "window_start_ms", "window_end_ms", "edge_count", "edge_xor", "fired_count", "fired_xor", "is_complete",
+    "is_orphan",
+)  # fmt: skip
+PANE_COLUMNS: Final = (*BOUNDS, "slice_id", "pane_index", "record_count")
+_AT_THE_END: Final = frozenset({"event_time", "processing_time", "default"})
+_END_MS: Final = 1 << 60
+"""The end of a window without an end."""
+_KEY: Final = "a.key IS NOT DISTINCT FROM b.key"
+_SAME: Final = f"{_KEY} AND a.s = b.s AND a.e = b.e"
+_OVERLAPPING: Final = f"{_KEY} AND a.s < b.e AND b.s < a.e"
+
+_EARLIEST: Final = "min(s) OVER (PARTITION BY key)"
+_AFTER_SHOWN: Final = f"coalesce((SELECT max(e) FROM shown AS b WHERE {_KEY}), {_EARLIEST})"  # noqa: S608
+
+_IS_HIDDEN: Final = f"EXISTS (FROM hidden AS b WHERE {_OVERLAPPING})"
+_MAY_BE_LOST: Final = f"""{_IS_HIDDEN} AND waiting > 0 AND (waiting < open OR (waiting = open AND ids <> 0))
+    AND EXISTS (FROM kept AS b WHERE {_OVERLAPPING})"""
+"""If windows fire before their end, a group may have lost records beside as many that are repeated."""
+
+_CHAINS: Final = """
+shown AS (
+    SELECT {panes}, count(*) AS panes, arg_max(record_count, (slice_id, pane_index)) AS newest
+    FROM shown_rows GROUP BY ALL),
+hidden AS (SELECT DISTINCT {panes} FROM hidden_rows),
+later AS (SELECT DISTINCT {panes} FROM later_rows),
+waiting AS (
+    SELECT {state}, edge_count - fired_count AS records, xor(edge_xor, fired_xor) AS ids FROM former_rows
+    WHERE edge_count > fired_count AND NOT coalesce(is_orphan, false)),
+fired AS (
+    SELECT *, EXISTS (FROM later AS b WHERE {key} AND b.s <= a.s AND a.e <= b.e) AS fires_later
+    FROM (SELECT {state}, edge_count, edge_xor, fired_count, fired_xor, is_complete FROM new_rows) AS a),
+kept AS (SELECT * FROM shown AS a WHERE NOT EXISTS (FROM fired AS b WHERE {same})),
+open AS (
+    SELECT *, {fires_at_end} OR fires_later AS is_sure,
+        fired_count = 0 OR fires_later OR ({fires_at_end} AND NOT is_complete) AS is_whole,
+        CASE WHEN is_whole THEN edge_count ELSE edge_count - fired_count END AS records,
+        CASE WHEN is_whole THEN edge_xor ELSE xor(edge_xor, fired_xor) END AS ids
+    FROM fired WHERE records > 0)"""
+"""What waits in the former chain, and what the new one has open. A window that fires again shows all its records.
+
+`hidden` has the panes that the new chain has fired before the border, and `later` those after it. `is_sure`: the window
+fires after the border. `kept` has the shown panes that no open window replaces.
+"""
+
+_GROUPS: Final = """
+{name}_rows AS (
+    SELECT key, s, e, records AS waiting, 0 AS open, ids FROM ({waiting})
+    UNION ALL SELECT key, s, e, 0, records, ids FROM ({open})),
+{name}_places AS (
+    SELECT *, {is_apart} OR coalesce(s >= max(e) OVER (
+        PARTITION BY key ORDER BY s, e ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), true) AS is_first
+    FROM {name}_rows),
+{name}_groups AS (
+    SELECT key, min(s) AS s, max(e) AS e, sum(waiting) AS waiting, sum(open) AS open, count_if(waiting > 0) AS windows,
+        bit_xor(ids) AS ids
+    FROM (SELECT *, count_if(is_first) OVER (PARTITION BY key ORDER BY s, e) AS number FROM {name}_places)
+    GROUP BY key, number)"""
+
+_COUNTS: Final = """
+SELECT
+    (SELECT sum(least(windows, greatest(waiting - open, 1))) FROM lost_groups AS a WHERE {is_lost}) AS lost,
+    (SELECT sum(least(windows, surplus)) FROM (
+        SELECT open - waiting - (SELECT coalesce(sum({replaced}), 0) FROM ({unfired}) AS a JOIN shown AS b ON {same}
+            WHERE a.key IS NOT DISTINCT FROM g.key AND a.s >= g.s AND a.e <= g.e) AS surplus,
+            (SELECT count(*) FROM shown AS b WHERE {touching}) AS windows
+        FROM repeated_groups AS g) WHERE surplus > 0) AS repeated"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BorderRows:
+    """The stored rows of both chains around a border, with the key columns `keys` that both specs have.
+
+    - `former` and `new`: the rows of `window_state` at the border, with `STATE_COLUMNS`.
+    - `shown`: the panes of the former chain that readers see, with `PANE_COLUMNS`.
+    - `hidden`: the results that the new chain has fired before the border, and `later`: those after it.
+    - `has_same_keys`: no spec has another key column. A pane replaces one of the same key and bounds.
+    """
+
+    specs: tuple[WindowsGrammar, WindowsGrammar]
+    keys: Sequence[str]
+    has_same_keys: bool
+    former: pa.Table
+    new: pa.Table
+    shown: pa.Table
+    hidden: pa.Table
+    later: pa.Table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BorderCount:
+    """How many windows of the former chain have records that readers never see, and how many those they see twice."""
+
+    lost: int
+    repeated: int
+
+
+def border_count(rows: BorderRows) -> BorderCount:
+    """Return how many windows of the former chain have records that readers never see, and that they see twice.
+
+    A repeated window is counted if a window of the new chain certainly shows records of it. Of two specs with sliding
+    windows, only windows with equal bounds are compared.
+    """
+    relations = {f"{name}_rows": getattr(rows, name) for name in ("former", "new", "shown", "hidden", "later")}
+    counts = query(relations, _sql(rows)).to_pylist()[0]
+    return BorderCount(lost=int(counts["lost"] or 0), repeated=int(counts["repeated"] or 0))
+
+
+def _sql(rows: BorderRows) -> str:
+    former, new = rows.specs
+    columns = ["''", *(f"CAST({quote_duckdb(name)} AS VARCHAR)" for name in rows.keys)]
+    key = f"[{', '.join(columns)}] AS key"
+    is_apart = former.sliding is not None and new.sliding is not None
+    chains = _CHAINS.format(
+        key=_KEY,
+        same=_SAME,
+        panes=f"{key}, epoch_ms(window_start) AS s, epoch_ms(window_end) AS e",
+        state=f"{key}, coalesce(window_start_ms, -{_END_MS}) AS s, coalesce(window_end_ms, {_END_MS}) AS e",
+        fires_at_end=fires_at_end(new),
+    )
+    unfired, sure = "FROM open", "FROM open WHERE is_sure"
+    start = _EARLIEST if fires_early(former) else _AFTER_SHOWN
+    lost = _GROUPS.format(
+        name="lost", is_apart=False, open=_once(unfired, new.sliding),
+        waiting=_once("FROM waiting", former.sliding, start=start),
+    )  # fmt: skip
+    if new.sliding is None or is_apart:
+        unfired = sure
+    else:  # from the first record of which no window has fired
+        unfired = _once(sure, new.sliding, start=f"{_EARLIEST} + {_step_ms(new.sliding) - new.sliding.slide_ms}")
+    repeated = _GROUPS.format(
+        name="repeated", is_apart=is_apart, open=unfired,
+        waiting="FROM waiting" if is_apart else _once("FROM waiting", former.sliding),
+    )  # fmt: skip
+    may_be_lost = _MAY_BE_LOST if any(map(fires_early, rows.specs)) else "false"
+    replaces = rows.has_same_keys and new.accumulation != "discarding"
+    counts = _COUNTS.format(
+        is_lost=f"(waiting > open AND {'true' if fires_at_end(new) else _IS_HIDDEN}) OR ({may_be_lost})",
+        replaced="CASE panes WHEN 1 THEN records ELSE newest END" if replaces else "0",
+        same=_SAME,
+        unfired=unfired,
+        touching=(_SAME if is_apart else _OVERLAPPING).replace("a.", "g."),
+    )
+    return f"WITH {chains}, {lost}, {repeated} {counts}"
+
+
+def _once(rows: str, sliding: Sliding | None, *, start: str = _EARLIEST) -> str:
+    """Return the query of rows from `start` on whose windows follow each other, so that they have each record once."""
+    if sliding is None:
+        return rows
+    placed = f"SELECT *, {start} AS origin FROM ({rows}) AS a"  # noqa: S608
+    is_next = f"s >= origin AND (s - origin) % {_step_ms(sliding)} = 0"
+    return f"SELECT * EXCLUDE origin FROM ({placed}) WHERE {is_next}"  # noqa: S608
+
+
+def _step_ms(sliding: Sliding) -> int:
+    return max(sliding.size_ms // sliding.slide_ms, 1) * sliding.slide_ms
+
+
+def fires_at_end(windows: WindowsGrammar) -> bool:
+    """Return whether each window certainly fires at its end."""
+    trigger = windows.trigger
+    return trigger is None or trigger.kind in _AT_THE_END | {"continuous", "after_watermark"}
+
+
+def fires_early(windows: WindowsGrammar) -> bool:
+    """Return whether windows may fire before their end."""
+    trigger = windows.trigger
+    if trigger is None or trigger.kind in _AT_THE_END:
+        return False
+    return trigger.after_watermark is None or trigger.after_watermark.early is not None

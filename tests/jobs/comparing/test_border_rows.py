@@ -1,0 +1,208 @@
+"""What the border between two specs takes from readers, told from stored rows, against whole chains of both specs.
+
+Both chains are replayed in this process. Readers see the panes of the former spec before the border, and those of the
+new one after it. Each record adds a bit of its own to the sum of its windows, so panes tell which records they have.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from pydantic import ValidationError
+
+from jobs.comparing.border_rows import BorderCount, BorderRows, border_count
+from jobs.lake.arrow_sql import query
+from jobs.pipeline.files import parse_pipeline
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.reading.published import PublishedView, published_sql, quote_duckdb
+from tests.support.bucket_replay import LogSlice, replay_in_process
+from tests.support.fuzzing import seeds
+from windowlib.errors import SpecError
+
+HOUR_MS: Final = 3_600_000
+DAY_MS: Final = 24 * HOUR_MS
+DAYS: Final = 6
+COLUMNS: Final = {"k": "bigint", "at": "bigint", "arrival": "bigint", "v": "bigint", "day": "bigint"}
+FILE: Final = """
+pipeline: sales
+log:
+  table: event_logs/sales
+  key: KEY
+  event_time: {column: at, unit: ms}
+  arrival_time: {column: arrival, unit: ms}
+  slice: {by: day}
+watermark: {kind: bounded, out_of_orderness: BOUND}
+windows: {WINDOWS}
+aggregates: {n: {count: {}}, bits: {sum: v}}
+"""
+LAST: Final = (900.0, 5)
+"""The event hour and the slice of a record that completes all windows before it."""
+Event = tuple[int, float, int]
+"""Key, event hour, and slice."""
+
+
+def spec(windows: str, bound: str = "0s", key: str = "[k]") -> Pipeline:
+    text = FILE.replace("WINDOWS", windows).replace("BOUND", bound).replace("KEY", key)
+    return parse_pipeline(text, source="sales.yaml")
+
+
+def log_of(events: Sequence[Event]) -> list[LogSlice]:
+    """Return a slice a day; the record with number i has bit i."""
+    rows = [
+        (number, {"k": key, "at": int(hour * HOUR_MS), "v": 1 << bit, "day": number})
+        for bit, (key, hour, number) in enumerate(events)
+    ]
+    return [
+        LogSlice(
+            start_ms=day * DAY_MS,
+            end_ms=(day + 1) * DAY_MS,
+            records=[row | {"arrival": day * DAY_MS + place} for place, (at, row) in enumerate(rows) if at == day],
+        )
+        for day in range(DAYS)
+    ]
+
+
+@dataclass(frozen=True)
+class Case:
+    """What was told, and the records that readers never see though both chains show them, and those they see again."""
+
+    told: BorderCount
+    lost: list[int]
+    repeated: list[int]
+
+
+def shown(parts: Sequence[pa.Table], pipeline: Pipeline) -> pa.Table:
+    rows = pa.concat_tables(parts)
+    view = PublishedView(keys=pipeline.log.key_columns, columns=rows.column_names)
+    return query({"panes": rows}, published_sql(view, relation="panes", quote=quote_duckdb))
+
+
+def seen(*tables: pa.Table) -> Counter[int]:
+    """Return how often each record is in panes."""
+    sums = [int(bits or 0) for table in tables for bits in table["bits"].to_pylist()]
+    return Counter(bit for bits in sums for bit in range(bits.bit_length()) if bits >> bit & 1)
+
+
+def play(events: Sequence[Event], former: Pipeline, new: Pipeline, *, border: int = 2) -> Case:
+    """Adopt a spec at a border. The request has one slice, and the chain goes on to the end of the log."""
+    log = log_of(events)
+    chains = [replay_in_process(pipeline, COLUMNS, log) for pipeline in (former, new)]
+    before, after = (chain.arrow["window_outputs"] for chain in chains)
+    keys = [pipeline.log.key_columns for pipeline in (former, new)]
+    results = [rows.filter(pc.equal(rows["kind"], "result")) for rows in after]
+    assert former.windows is not None
+    assert new.windows is not None
+    rows = BorderRows(
+        specs=(former.windows, new.windows),
+        keys=[name for name in keys[1] if name in keys[0]],
+        has_same_keys=keys[0] == keys[1],
+        former=chains[0].arrow["window_state"][border - 1],
+        new=chains[1].arrow["window_state"][border - 1],
+        shown=shown(before[:border], former),
+        hidden=pa.concat_tables(results[:border]),
+        later=results[border],
+    )
+    old, whole = seen(shown(before, former)), seen(shown(after, new))
+    if keys[0] == keys[1]:
+        readers = seen(shown([*before[:border], *after[border:]], new))
+    else:
+        readers = seen(shown(before[:border], former), shown(after[border:], new))
+    return Case(
+        told=border_count(rows),
+        lost=[bit for bit in range(len(events)) if old[bit] and whole[bit] and not readers[bit]],
+        repeated=[bit for bit in range(len(events)) if readers[bit] > max(old[bit], whole[bit])],
+    )
+
+
+def events(*hours: float, key: int = 1) -> list[Event]:
+    return [(key, hour, min(int(hour // 24), DAYS - 1)) for hour in (*hours, LAST[0])]
+
+
+BASE: Final = events(3, 30, 40, 50, 80, 130)
+COUNT: Final = ", trigger: {count: 1}, leftovers: report"
+DISCARDING: Final = ", accumulation: discarding"
+
+
+@pytest.mark.parametrize(
+    ("log", "former", "new", "told"),
+    [
+        (BASE, spec("tumbling: {size: 96h}"), spec("tumbling: {size: 96h}" + COUNT + DISCARDING), (1, 0)),
+        (BASE, spec("tumbling: {size: 96h}"), spec("session: {gap: 6h}"), (1, 0)),
+        ([(1, 47, 1), (2, 50, 1), (1, 60, 2), *((key, *LAST) for key in (1, 2))],
+         spec("session: {gap: 30h}"), spec("tumbling: {size: 24h}"), (1, 0)),
+        (events(3, 25, 47, 50, 80), spec("tumbling: {size: 24h}"), spec("tumbling: {size: 24h, offset: 6h}"), (1, 0)),
+        (events(3, 26, 31, 36, 41, 46, 51), spec("session: {gap: 12h}"), spec("session: {gap: 8h}"), (0, 0)),
+        ([(1, 49, 1), (1, 80, 3), (1, *LAST)], spec("tumbling: {size: 96h}"), spec("tumbling: {size: 24h}"), (0, 0)),
+        (BASE, spec("tumbling: {size: 96h}" + COUNT + DISCARDING),
+         spec("tumbling: {size: 96h}, trigger: {count: 2}, leftovers: report" + DISCARDING), (0, 1)),
+        (events(3, 30, 40), spec("tumbling: {size: 24h}"), spec("tumbling: {size: 24h}", "24h", "[k, day]"), (0, 1)),
+        (BASE, spec("tumbling: {size: 24h}"), spec("tumbling: {size: 24h}", "24h"), (0, 0)),
+        (BASE, spec("tumbling: {size: 12h}"), spec("tumbling: {size: 96h}"), (0, 2)),
+    ],
+    ids=["early-discarding", "to-session", "from-session", "offset", "smaller-gap", "smaller", "count", "keys", "bound",
+         "larger"],
+)  # fmt: skip
+def test_the_windows_of_a_border(log: list[Event], former: Pipeline, new: Pipeline, told: tuple[int, int]) -> None:
+    case = play(log, former, new)
+    assert (case.told.lost, case.told.repeated) == told
+    assert (bool(case.lost), bool(case.repeated)) == (bool(told[0]), bool(told[1]))
+
+
+def random_spec(random: Random) -> list[str]:
+    windows = random.choice(["tumbling", "tumbling", "session", "session", "sliding"])
+    offset = random.choice(["", "", ", offset: 3h"])
+    forms = {
+        "tumbling": f"tumbling: {{size: {random.choice([6, 24, 36, 96])}h{offset}}}",
+        "session": f"session: {{gap: {random.choice([4, 9, 20, 30])}h}}",
+        "sliding": f"sliding: {{size: {random.choice([24, 48])}h, slide: {random.choice([6, 24])}h}}",
+    }
+    counts = [f", trigger: {{count: {count}}}, leftovers: report" for count in (1, 2)]
+    early = ", trigger: {after_watermark: {early: {repeatedly: {after_count: 2}}}}, leftovers: report"
+    return [
+        forms[windows],
+        random.choice(["", "", "", *counts, early]),
+        random.choice(["", "", "", ", accumulation: discarding", ", accumulation: retracting"]),
+        random.choice(["", "", ", allowed_lateness: 12h", ", allowed_lateness: 48h"]),
+        random.choice(["0s", "0s", "6h", "24h"]),
+    ]
+
+
+def random_events(random: Random) -> list[Event]:
+    drawn = []
+    for day in range(DAYS):
+        for _ in range(random.randint(3, 8)):
+            late = random.choice([0, 0, 0, random.uniform(0, 30), -random.uniform(0, 20)])
+            drawn.append((random.randint(1, 3), max(24 * day + random.uniform(0, 23) - late, 0), day))
+    return [*drawn, *((key, *LAST) for key in (1, 2, 3))]
+
+
+def random_specs(random: Random) -> tuple[Pipeline, Pipeline]:
+    """Return two specs that differ in one part; again if the grammar refuses one."""
+    while True:
+        old, other = random_spec(random), random_spec(random)
+        part = random.choice([0, 0, 1, 2, 3, 4])
+        edited = [*old[:part], other[part], *old[part + 1 :]]
+        try:
+            return spec("".join(old[:-1]), old[-1]), spec("".join(edited[:-1]), edited[-1])
+        except (SpecError, ValidationError):
+            continue
+
+
+@pytest.mark.fuzz
+def test_no_lost_record_is_missed() -> None:
+    """A false alarm is possible, because the state of a window has numbers and no records. It is seldom."""
+    played = false_alarms = 0
+    for seed in seeds(25):
+        random = Random(seed)
+        former, new = random_specs(random)
+        case = play(random_events(random), former, new, border=random.choice([2, 3]))
+        assert case.told.lost or not case.lost, (seed, former.windows, new.windows, case)
+        played += 1
+        false_alarms += bool(case.told.lost) > bool(case.lost)
+    print(f"{false_alarms} false alarms in {played} cases")  # noqa: T201 - for a person who looks at the figure
+    assert false_alarms <= 3 + played // 8
