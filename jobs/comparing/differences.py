@@ -196,7 +196,7 @@ def _counts(table: TableDifference) -> str:
     what = f"{table.table} (keys {', '.join(table.keys)})" if table.unit.is_of_windows and table.keys else table.table
     same = f", {table.same_values:,} with the same values fired otherwise" if table.same_values else ""
     return (
-        f"{what}: {table.changed:,} {unit}s changed, {table.only_after:,} only after, {table.only_before:,} only "
+        f"{what}: {counted(table.changed, unit)} changed, {table.only_after:,} only after, {table.only_before:,} only "
         f"before, {table.equal:,} equal{same}"
     )
 

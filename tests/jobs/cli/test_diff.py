@@ -36,7 +36,7 @@ def test_the_open_request_is_compared_with_what_readers_see(restated: Shell) -> 
 
 def test_the_differences_are_printed_in_words(restated: Shell) -> None:
     assert restated("diff", "sales") == 0
-    assert "window_outputs (keys key): 1 windows changed, 1 only after, 0 only before" in restated.out
+    assert "window_outputs (keys key): 1 window changed, 1 only after, 0 only before" in restated.out
     assert "column total: 1 differs; by up to 10, median 10; relative up to 333 %" in restated.out
     assert "changed: key a [2024-01-03T00:00:00Z, 2024-01-04T00:00:00Z): total 3 -> 13" in restated.out
 

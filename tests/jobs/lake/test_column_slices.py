@@ -201,7 +201,7 @@ def test_a_null_is_refused_with_the_column(tmp_path: Path) -> None:
     for statistics in (True, False):
         log = tmp_path / str(statistics)
         _append(log, "timestamp", [FIRST, None], statistics=statistics)
-        with pytest.raises(LogError, match="has 1 records whose slice column 'at' is null"):
+        with pytest.raises(LogError, match="has 1 record whose slice column 'at' is null"):
             _pin(log, HOURLY, _slices(HOURLY, FIRST, 2))
         [path] = DeltaTable(str(log)).get_add_actions().column("path").to_pylist()
         mark_deleted(log, {path: [1]})

@@ -146,7 +146,7 @@ def test_only_values_by_which_all_files_are_divided_are_partitions(tmp_path: Pat
 def test_a_null_slice_is_refused_with_its_records(tmp_path: Path) -> None:
     table = _filled(tmp_path / "log", partitions=BY_DT)
     table.append(pa.Table.from_pylist([{"id": 1}], schema=COLUMNS))
-    assert "has 1 records whose slice column 'dt' is null" in _refusal(tmp_path / "log")
+    assert "has 1 record whose slice column 'dt' is null" in _refusal(tmp_path / "log")
     assert "DELETE … WHERE dt IS NULL" in _refusal(tmp_path / "log")
 
 

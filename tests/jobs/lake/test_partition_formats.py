@@ -165,7 +165,7 @@ def test_a_value_that_names_no_time_is_refused_with_it(by: str | list[str], form
 def test_a_null_in_one_of_several_columns_is_refused(tmp_path: Path) -> None:
     rows = [{"id": 1, "dt": "2026-11-01", "h": 1}, {"id": 2, "dt": "2026-11-01", "h": None}]
     log = _write(tmp_path / "log", rows, ["dt", "h"])
-    with pytest.raises(LogError, match=r"1 records whose slice columns \['dt', 'h'\] are not all set"):
+    with pytest.raises(LogError, match=r"1 record whose slice columns \['dt', 'h'\] are not all set"):
         pin_log(DeltaPlace(uri=log), by=SliceGrammar.model_validate({"by": ["dt", "h"], "every": "1h"}), slices=HOURS)
 
 

@@ -65,8 +65,8 @@ REFUSED: dict[str, tuple[Callable[[Path], None], type[HindcastError], str]] = {
     "row tracking later": (_switch_on_and_forget, LogError, "may have been switched on later"),
     "a delete": (_delete, LogError, r"commit 3 \(DELETE\) removed or changed records of slice 2024-01-02"),
     "no slice": (_append_without_a_slice, LogError, "slice column 'day' is null"),
-    "a lost file": (_lose_a_file, LogError, "do not exist"),
-    "a directory": (_put_a_directory_in_the_place_of_a_file, LogError, "do not exist"),
+    "a lost file": (_lose_a_file, LogError, "does not exist"),
+    "a directory": (_put_a_directory_in_the_place_of_a_file, LogError, "does not exist"),
     "no partition column": (_do_not_partition, LogError, "'day' of .* is a string, and the log is partitioned by"),
 }
 
