@@ -201,7 +201,9 @@ def test_a_run_that_ends_a_repair_tells_it_and_its_plan_warns(shell: Shell) -> N
     write_deltalake(str(log), own.slice(0, 1), mode="append")
     assert warning in " ".join(shell.json("plan", *one)["warnings"])
     assert shell("run", *one) == 0, shell.err
-    assert f"; the repair of {day(1)} ends, and `hindcast repair` lists" in flat(shell.out), "not in the range"
+    both = f"{day(1)}, {day(2)}"
+    told = f"; the repair of {both} ends, and `hindcast repair` lists the late records of {both} again"
+    assert told in flat(shell.out), "one is outside the range"
 
 
 def test_an_adoption_that_takes_windows_from_readers_waits_for_a_person(shell: Shell) -> None:
