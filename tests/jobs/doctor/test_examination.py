@@ -257,7 +257,7 @@ CASES: Mapping[str, tuple[Callable[[Path], None], str, Severity, str]] = {
         Severity.NOTE,
         "1 record without dt, so slices by dt are refused",
     ),
-    "a delete": (_delete, "removed records", Severity.WARNING, r"commits 3 \(DELETE\)"),
+    "a delete": (_delete, "removed records", Severity.WARNING, r"commit 3 \(DELETE\)"),
     "a delete is refused": (_delete_and_track, "refused", Severity.ERROR, "removed or changed records of slice"),
     "no row tracking": (tables.by_date, "row tracking", Severity.NOTE, "is off"),
     "row tracking": (tables.tracked, "row tracking", Severity.OK, "since the table was created"),
