@@ -115,9 +115,6 @@ def waive_command(
         after = f"request {request.request_id[:SHOWN_DIGITS]} cannot be published yet: {why}"
     elif request is not None:
         after = f"next: hindcast publish {pipeline.name} --request {request.request_id[:SHOWN_DIGITS]}"
-        held = [name for name, run_id in request.runs.items() if not view.run(run_id).is_publishable]
-        if held:
-            after = f"the request is still held by {listed(sorted(held))}"
     return options.answer(
         as_json,
         waiver

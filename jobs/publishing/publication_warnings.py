@@ -23,10 +23,11 @@ def publication_warnings(lake: Lake, view: LedgerView, planned: Plan) -> tuple[s
 
 def _fresh_border(lake: Lake, view: LedgerView, planned: Plan) -> Iterator[str]:
     """Yield what readers lose if a chain begins without earlier records directly after a published slice."""
+    if planned.basis is None or not planned.basis.ask.is_fresh:
+        return
     first = planned.range[0].slice
-    before, shown = run_before(view, first), view.published_chain_run(first.slice_id)
-    is_fresh = planned.basis is not None and planned.basis.ask.is_fresh
-    if before is None or not is_fresh or (shown is not None and shown.result.state_before == EMPTY_STATE):
+    before, shown = run_before(view, first), view.runs.get(view.chain_run_id(view.published.get(first.slice_id, "")))
+    if before is None or (shown is not None and shown.result.state_before == EMPTY_STATE):
         return
     count = _waiting_windows(lake, planned.pipeline, before)
     waiting = "the windows" if count is None else counted(count, "window")

@@ -272,7 +272,7 @@ def test_a_damaged_data_file_is_one_clear_paragraph(spark: "SparkSession", tmp_p
     ):
         read(spark, tmp_path)
     cut_off(other, keep=0.5)
-    with pytest.raises(LogError, match="have another size now"):
+    with pytest.raises(LogError, match="has another size now"):
         read(spark, tmp_path)
 
 
