@@ -19,7 +19,7 @@ from jobs.comparing.border_rows import (
     border_count,
     fires_early,
 )
-from jobs.lake.checkpoint_rows import live_rows, read_checkpoint
+from jobs.lake.checkpoint_rows import read_checkpoint
 from jobs.lake.lake import Lake
 from jobs.lake.row_filter import RowFilter
 from jobs.ledger.view import LedgerView, StagedRun
@@ -98,10 +98,8 @@ class _Stored:
         columns = (*self.keys, *STATE_COLUMNS)
         if not attempts:
             return self._with(columns)
-        parts = read_checkpoint(
-            lambda table: self.lake.table(self.name, table), attempts, WINDOW_STATE, columns=columns
-        )
-        return self._with(columns, live_rows(parts))
+        rows = read_checkpoint(lambda table: self.lake.table(self.name, table), attempts, WINDOW_STATE, columns=columns)
+        return self._with(columns, rows)
 
     def shown(self, before: StagedRun, *, from_ms: int) -> pa.Table:
         """Return the panes that readers see in slices up to that of a run, of windows that end after `from_ms`."""

@@ -163,39 +163,30 @@ def removals(files: PartFiles, *, parts: int) -> Mapping[str, Removals]:
 
 def read_checkpoint(
     uri_of: Callable[[str], str], parts: Sequence[Attempt], table: str, *, columns: Sequence[str]
-) -> "list[tuple[pa.Table, Bools]]":
-    """Return the rows of one table in the parts of a checkpoint, and which of them are in the state.
+) -> "pa.Table":
+    """Return the rows of one table that are in the state after the last part of a checkpoint.
 
-    `uri_of` returns the path of a table. `parts` are the attempts that stored the parts, in order; the first is full.
-    Columns that the table does not have are missing.
-
-    Returns:
-        For each part its rows, and whether they are in the state after the last part. A removal removes the rows of
-        earlier parts.
+    `uri_of` returns the path of a table. `parts` are the attempts that stored the parts, in order; the first is full. A
+    removal removes the rows of earlier parts. Columns that the table does not have are missing.
 
     Raises:
         StoreError: a table cannot be read; the message names the damaged file.
     """
     import numpy as np
+    import pyarrow as pa
 
     if table not in tables.INCREMENTAL_TABLES:
         parts = parts[-1:]
     names = [*columns, *(() if tables.ROW_ID in columns else (tables.ROW_ID,))]
     removed = removals(checkpoint_files(uri_of(tables.STATE_REMOVALS), parts), parts=len(parts)).get(table)
-    parts_read = []
+    live = []
     for part, rows in enumerate(read_each_attempt(uri_of(table), parts, names)):
         alive = np.ones(rows.num_rows, dtype=np.bool_)
         if rows.num_rows and removed is not None:
             alive = removed.alive(rows[tables.ROW_ID].to_numpy(), part)
-        parts_read.append((rows.select([name for name in columns if name in rows.column_names]), alive))
-    return parts_read
-
-
-def live_rows(parts: "Sequence[tuple[pa.Table, Bools]]") -> "pa.Table":
-    """Return the rows of parts that are in the state."""
-    import pyarrow as pa
-
-    return pa.concat_tables([rows if alive.all() else rows.filter(pa.array(alive)) for rows, alive in parts])
+        asked = rows.select([name for name in columns if name in rows.column_names])
+        live.append(asked if alive.all() else asked.filter(pa.array(alive)))
+    return pa.concat_tables(live)
 
 
 def _with_row_groups(fragment: Any, may_have: Callable[[Bounds], bool]) -> Any:  # noqa: ANN401 - a fragment of Arrow

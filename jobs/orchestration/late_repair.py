@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from jobs.durations import human_duration
-from jobs.lake.checkpoint_rows import live_rows, read_checkpoint
+from jobs.lake.checkpoint_rows import read_checkpoint
 from jobs.lake.log_match import Match
 from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
 from jobs.orchestration.repair_range import LateRepair, reach_of_late, with_lateness
@@ -200,11 +200,10 @@ def _check_states(work: RequestContext, repaired: StagedRun, own: StagedRun, *, 
 def _windows(work: RequestContext, checkpoint: CheckpointRef) -> "pa.Table":
     import pyarrow.compute as pc
 
-    parts = read_checkpoint(
+    rows = read_checkpoint(
         lambda name: work.lake.table(work.pipeline.name, name),
         checkpoint.attempts,
         tables.WINDOW_STATE,
         columns=_STATE_COLUMNS,
     )
-    rows = live_rows(parts)
     return rows.filter(pc.invert(rows["is_orphan"]))

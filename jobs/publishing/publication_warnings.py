@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from jobs.lake.checkpoint_rows import live_rows, read_checkpoint
+from jobs.lake.checkpoint_rows import read_checkpoint
 from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.plain_text import counted
@@ -43,14 +43,13 @@ def _waiting_windows(lake: Lake, pipeline: str, run: StagedRun) -> int | None:
     if run.checkpoint_removal is not None:
         return None
     try:
-        parts = read_checkpoint(
+        rows = read_checkpoint(
             lambda name: lake.table(pipeline, name), run.checkpoint.attempts, WINDOW_STATE, columns=_OF_STATE
         )
     except HindcastError:  # the run that starts from this state tells it
         return None
     import pyarrow.compute as pc
 
-    rows = live_rows(parts)
     if not rows.num_rows or "edge_count" not in rows.column_names:
         return 0
     is_orphan = rows["is_orphan"].fill_null(False)  # noqa: FBT003 - the value that replaces a null

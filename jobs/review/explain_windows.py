@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from jobs.lake.checkpoint_rows import live_rows, read_checkpoint
+from jobs.lake.checkpoint_rows import read_checkpoint
 from jobs.lake.lake import Lake
 from jobs.lake.row_filter import RowFilter
 from jobs.lake.store import attempts_dataset
@@ -149,10 +149,10 @@ def open_windows(
     keys = pipeline.log.key_columns
     opened = set()
     columns = [*keys, "window_start_ms", "window_end_ms"]
-    parts = read_checkpoint(
+    rows = read_checkpoint(
         lambda name: lake.table(pipeline.name, name), checkpoint.attempts, WINDOW_STATE, columns=columns
     )
-    for row in _of_key(live_rows(parts), keys, record):
+    for row in _of_key(rows, keys, record):
         bounds = row["window_start_ms"], row["window_end_ms"]
         if holds(*bounds):
             opened.add(bounds)

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from jobs.lake.checkpoint_rows import Bounds, Removals, checkpoint_files, live_rows, read_checkpoint
+from jobs.lake.checkpoint_rows import Bounds, Removals, checkpoint_files, read_checkpoint
 from jobs.lake.store import read_attempts, read_each_attempt
 from tests.support.fuzzing import seeds
 from windowlib.records import tables
@@ -42,7 +42,7 @@ def test_the_live_rows_are_those_of_a_replay_of_the_parts(tmp_path: Path) -> Non
             table = pa.Table.from_pylist(found, schema=schema)
             write_deltalake(root / name, table, partition_by=[*tables.PARTITION_COLUMNS])
         for name, ids in expected.items():
-            read = live_rows(read_checkpoint(lambda table: str(root / table), parts, name, columns=["at_ms"]))  # noqa: B023
+            read = read_checkpoint(lambda table: str(root / table), parts, name, columns=["at_ms"])  # noqa: B023
             assert read.column_names == ["at_ms"] or not read.num_rows
             assert sorted(read["at_ms"].to_pylist()) == sorted(one * 10 for one in ids)
 
