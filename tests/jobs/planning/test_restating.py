@@ -254,10 +254,36 @@ def test_removed_records_are_told_and_neither_they_nor_slices_before_them_are_pr
     )
     assert told[2] == (
         "2024-01-03: not proposed, because commit 5 (DELETE) removed or changed records, so it cannot be replayed "
-        "until a person accepts that (`hindcast accept-rewrite sales --reason …`) or restores the log "
+        "until a person accepts that (`hindcast accept-rewrite sales --reason …`) or restores the log. If the log "
+        "keeps its records for a limited time only, set log.slice.first to the first slice that is to keep them "
         "(docs/reference/logs.md)"
     )
     assert list(proposal_of(found).changes) == ["2024-01-04"]
+
+
+def test_partitions_that_are_deleted_each_night_have_one_sentence_and_before_the_first_slice_none_asks(
+    shop: Shop,
+) -> None:
+    """Defect: each night added a sentence, and those before `log.slice.first` asked a person to accept the commit."""
+    for day in DAYS[:3]:
+        DeltaTable(str(shop.log)).delete(f"day = '{day}'")
+        shop.propose()
+    told = shop.told()
+    assert len(told) == 2
+    assert told[1].startswith(
+        "2024-01-01 … 2024-01-03: not proposed, because 3 commits, the newest of them commit 7 (DELETE), removed or "
+        "changed records, so it cannot be replayed until a person accepts that"
+    )
+    bounded = sales(PIPELINE.replace("slice: {by: day}", "slice: {by: day, first: 2024-01-03}"))
+    work = replace(shop.work, pipeline=bounded)
+    told_then = told_changes(work, work.ledger.view())
+    assert told_then.sentences[1] == (
+        "2024-01-01 … 2024-01-02: not proposed, because it is before log.slice.first (2024-01-03), so readers keep it "
+        "as it was published"
+    )
+    assert "2024-01-03: not proposed, because commit 7 (DELETE) removed" in told_then.sentences[2]
+    append_day(shop.root, "2024-01-01", {"late": 5})
+    assert told_changes(work, work.ledger.view()).waits == 0
 
 
 def test_an_update_that_keeps_the_number_of_records_is_seen(shop: Shop) -> None:
