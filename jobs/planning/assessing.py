@@ -5,7 +5,7 @@ the state of earlier ones. So a later slice may be the reason why an earlier one
 """
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -15,12 +15,14 @@ from typing import Final
 from jobs.durations import format_duration
 from jobs.lake.log_match import Match, compare_coordinates, match_input
 from jobs.lake.log_version import NO_COMMITS
+from jobs.ledger.seen_log import known_log
 from jobs.ledger.view import LedgerView, Request, RequestKind
 from jobs.pipeline.models.restate import RestateGrammar
 from jobs.pipeline.slices import slice_at, slice_grid
 from jobs.plain_text import counted
-from jobs.planning.chains import begins_chain, run_before
+from jobs.planning.chains import adoption, begins_chain, run_before
 from jobs.planning.changed_slices import ChangedSlice
+from jobs.planning.log_pin import unordered_slices
 from jobs.planning.published_spec import why_lost
 from jobs.planning.request_context import (
     RequestContext,
@@ -112,6 +114,7 @@ def assess(
         removed=removed,
         removals=_commits_in_words([commit for _, commit in removed]),
         undecided=_undecided(work, changed, declined),
+        unordered=cache(partial(_unordered, work, view, changed)),
         lost=cache(partial(why_lost, work, view)),
     )
     slices = [assessor.assessed(change) for change in changed]
@@ -135,8 +138,8 @@ class _Assessor:
     slice of its chain, `until` to the last one before a slice of `unpublished`, which `not_in_upstream` returns.
     `other_cut` has the slices that an earlier `log.slice` has cut, `removed` those with a commit that removed records,
     `undecided` those whose records only a person replays, each with the reason; all are ascending. `removals` names the
-    commits of `removed`. `lost` returns what `why_lost` returns, which opens the log: it is called only if nothing else
-    is the reason.
+    commits of `removed`. `unordered` returns the slices that cannot be ordered any more, and `lost` what `why_lost`
+    returns. Both open the log, so they are called only if nothing else is the reason.
     """
 
     work: RequestContext
@@ -152,6 +155,7 @@ class _Assessor:
     removed: Sequence[tuple[str, str]]
     removals: str
     undecided: Sequence[tuple[str, str]]
+    unordered: Callable[[], Sequence[str]]
     lost: Callable[[], str]
 
     def assessed(self, change: ChangedSlice) -> Assessed:
@@ -162,6 +166,7 @@ class _Assessor:
             return replace(assessed, request=request)
         left, declined = self._left(assessed), self.declined.get(change.slice.slice_id, "")
         impossible = "" if left else self._impossible(assessed)
+        left = left or ("" if impossible else self._without_order(assessed))
         assessed = replace(assessed, is_replayable=not (left or impossible), is_left=bool(left))
         if declined:
             return replace(assessed, why_not=declined, is_declined=True)
@@ -221,6 +226,19 @@ class _Assessor:
                 "To restate it, set log.slice.last to that slice or a later one"
             )
         return ""
+
+    def _without_order(self, assessed: Assessed) -> str:
+        """Return that the order of a slice, or of one after it, is lost; empty if it is known."""
+        own, names = assessed.change.slice.slice_id, self.unordered()
+        place = bisect_left(names, own)
+        if place == len(names) or names[place] > assessed.until.slice_id:
+            return ""
+        which = "its records" if names[place] == own else f"the records of slice {names[place]} after it"
+        return (
+            f"OPTIMIZE or log retention has removed the order in which {which} were appended (log.order: appended), so "
+            "readers keep it as it was published. To replay it, name in log.order the columns that order the records, "
+            f"and run {adoption(self.work.pipeline, '…')} (docs/reference/logs.md)"
+        )
 
     def _of_a_person(self, assessed: Assessed) -> str:
         """Return why only a person replays a slice, or one after it; empty if the schedule may, too."""
@@ -296,6 +314,14 @@ def _undecided(
         (change.slice.slice_id, declined.get(change.slice.slice_id) or _other_log(work, change)) for change in changed
     )
     return [(name, why) for name, why in whys if why]
+
+
+def _unordered(work: RequestContext, view: LedgerView, changed: Sequence[ChangedSlice]) -> list[str]:
+    """Return the published slices from the first changed one on that cannot be ordered any more, ascending."""
+    cut = dict(_other_cut(work, view))
+    later = (view.slices[name] for name in view.published if name not in cut)
+    slices = [slice_ for slice_ in later if slice_.start_ms >= changed[0].slice.start_ms]
+    return sorted(unordered_slices(work.pipeline, work.lake, slices, known=known_log(view, slices)))
 
 
 def _commits_in_words(commits: Sequence[str]) -> str:
