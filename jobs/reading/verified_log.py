@@ -45,14 +45,20 @@ class LogVerification:
     findings: tuple[Finding, ...]
 
     def __str__(self) -> str:
-        unknown = f", {counted(self.unknown, 'other', 'have')} no checksum and no stored digest" if self.unknown else ""
-        done = "was compared with its checksum or digest"
-        if self.files != 1:
-            done = "were compared with their checksums or digests"
-        removed = (
+        done = "were compared with their checksums or digests"
+        if not self.files + self.unknown + self.removed:
+            return "the log has no file of these slices"
+        if self.files == 1:
+            done = "was compared with its checksum or digest"
+        compared = (
+            f"{counted(self.files, 'file')} of the log {done}" if self.files else "no file of the log was compared"
+        )
+        which = counted(self.unknown, "other" if self.files else "file", "have")
+        unknown = f", {which} no checksum and no stored digest" if self.unknown else ""
+        gone = (
             f", VACUUM or a person has removed {self.removed:,} that the table no longer needs" if self.removed else ""
         )
-        return f"{counted(self.files, 'file')} of the log {done}{unknown}{removed}"
+        return f"{compared}{unknown}{gone}"
 
 
 def verify_log(lake: Lake, pipeline: Pipeline, view: LedgerView, *, span: Span) -> LogVerification:
