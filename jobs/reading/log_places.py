@@ -8,6 +8,7 @@ from jobs.lake.damage import log_errors
 from jobs.lake.delta_log import DeltaPlace
 from jobs.lake.lake import Lake
 from jobs.lake.log_version import LogPlace
+from jobs.lake.restored_place import RestoredPlace
 from jobs.lake.store import table_columns
 from jobs.pipeline.models.log import LogFormat, PartitionType
 from jobs.pipeline.models.pipeline import Pipeline
@@ -34,11 +35,12 @@ def log_place(lake: Lake, pipeline: Pipeline) -> LogPlace:
     problem = tables_in_log(lake, pipeline)
     if log.format != "delta" and problem is not None:
         raise SpecError(problem)
+    place = place_at(uri, log.format, partitions=log.partitions)
     if log.changes is not None:
         from jobs.lake.inserts_place import InsertsPlace  # few pipelines need it
 
-        return InsertsPlace(uri=uri)
-    return place_at(uri, log.format, partitions=log.partitions)
+        place = InsertsPlace(uri=uri)
+    return place if log.history is None else RestoredPlace(place=place, history=log.history)
 
 
 def tables_in_log(lake: Lake, pipeline: Pipeline) -> str | None:

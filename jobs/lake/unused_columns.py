@@ -1,0 +1,59 @@
+"""Columns of a table that none of its files has, such as those of a cancelled candidate whose rows were removed."""
+
+import json
+from collections.abc import Mapping, Set as AbstractSet
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+from jobs.lake.arrow_types import arrow_table
+from jobs.lake.delta_tables import OpenedTable
+from jobs.lake.log_files import place_of
+from jobs.lake.parquet_files import open_parquet
+from jobs.storage import file_system
+from windowlib.records.tables import PARTITION_COLUMNS
+
+READERS: Final = 8
+_NO_ATTEMPT: Final = [("slice_id", "=", "")]
+
+
+def is_stored(table: OpenedTable, columns: AbstractSet[str]) -> bool:
+    """Return whether a file of a table has one of some columns. The footers of the files are read until one has.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    system, root = file_system(table.uri)
+
+    def has_one(path: str) -> bool:
+        with system.open_input_file(place_of(root, path)) as data:
+            return not columns.isdisjoint(open_parquet(data).schema_arrow.names)
+
+    paths = arrow_table(table.delta.get_add_actions())["path"].to_pylist()
+    with ThreadPoolExecutor(max_workers=READERS) as pool:
+        return not columns.isdisjoint(PARTITION_COLUMNS) or any(pool.map(has_one, paths))
+
+
+def replace_columns(table: OpenedTable, replaced: Mapping[str, Mapping[str, Any]]) -> None:
+    """Put other columns in the places of columns that no file has, in one commit: former name -> the new column.
+
+    The opened table moves to its newest version.
+
+    Raises:
+        CommitFailedError: another process has committed since the table was opened.
+    """
+    from deltalake import CommitProperties, Schema
+
+    from jobs.lake.durable_commits import commit_hooks
+
+    former = json.loads(table.delta.schema().to_json())["fields"]
+    fields = [replaced.get(field["name"], field) for field in former]
+    table.delta.create_write_transaction(
+        [],
+        "overwrite",  # an append keeps the columns; of no attempt, it removes no file
+        Schema.from_json(json.dumps({"type": "struct", "fields": fields})),
+        list(PARTITION_COLUMNS),
+        _NO_ATTEMPT,
+        commit_properties=CommitProperties(max_commit_retries=0),
+        post_commithook_properties=commit_hooks(table.uri),
+    )
+    table.delta.update_incremental()
