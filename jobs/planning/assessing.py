@@ -127,7 +127,7 @@ class _Assessor:
     slice of its chain, `until` to the last one before a slice of `unpublished`, which `not_in_upstream` returns.
     `other_cut` has the slices that an earlier `log.slice` has cut, `removed` those with a commit that removed records,
     `undecided` those whose records only a person replays, each with the reason; all are ascending. `lost` returns what
-    `why_lost` returns, which opens the log: it is called only if nothing else is the reason.
+    `why_lost` returns, which opens the log: it is called only for a slice that could be replayed otherwise.
     """
 
     work: RequestContext
@@ -150,11 +150,12 @@ class _Assessor:
         request = self._replayed_by(change)
         if request is not None:
             return replace(assessed, request=request)
-        impossible, declined = self._impossible(assessed), self.declined.get(change.slice.slice_id, "")
+        impossible = self._impossible(assessed) or self.lost()
+        declined = self.declined.get(change.slice.slice_id, "")
         assessed = replace(assessed, is_replayable=not impossible)
         if declined:
             return replace(assessed, why_not=declined, is_declined=True)
-        why = impossible or self._of_a_person(assessed) or self.lost() or self._of_another_chain(assessed)
+        why = impossible or self._of_a_person(assessed) or self._of_another_chain(assessed)
         if not why and self.proposal is not None and is_for(self.proposal, change):
             return replace(assessed, request=self.proposal)
         return replace(assessed, why_not=why or self._beyond(change))

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from jobs.engine import fingerprints
 from jobs.lake.lake import Lake
 from jobs.lake.log_match import Match
 from jobs.ledger.events import LedgerEvent
@@ -408,6 +409,19 @@ def test_a_slice_of_an_earlier_chain_is_told(shop: Shop) -> None:
     assert "its chain ends at 2024-01-02, before the published head 2024-01-04" in told[1]
     assert told[1].endswith("hindcast run sales --from 2024-01-02 --to 2024-01-03")
     assert "it begins a chain" in told[2]
+
+
+def test_a_chain_that_cannot_be_computed_any_more_names_no_run(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Defect: it named a `hindcast run` that is refused, because the file has another spec now."""
+    append_day(shop.root, "2024-01-02", {"late": 5})
+    monkeypatch.setattr(fingerprints, "SEMANTICS_VERSION", fingerprints.SEMANTICS_VERSION + 1)
+    _, told = told_changes(shop.work, shop.work.ledger.view()).sentences
+    assert told.startswith("2024-01-02: not proposed, because the published chain of pipeline sales is spec")
+    assert told.endswith("or go on with the pipeline file: `hindcast adopt sales`")
+    DeltaTable(str(shop.log)).optimize.compact()
+    append_day(shop.root, "2024-01-08", {"d": 1})
+    clean_commits(shop.log)
+    assert "hindcast plan" not in " ".join(told_changes(shop.work, shop.work.ledger.view()).sentences)
 
 
 def test_another_table_at_the_place_of_the_log_is_seen(shop: Shop) -> None:
