@@ -477,6 +477,30 @@ def test_after_a_change_of_the_code_nothing_is_repaired_or_restated_before_a_per
     assert [request.is_proposed for request in work.ledger.view().open_requests(RequestKind.REPAIR)] == [True]
 
 
+def test_a_proposed_restatement_of_code_that_has_changed_is_closed_until_the_code_is_restored(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Defect: it stayed open, and each click on it was refused, until a person cancelled it."""
+    more = "restate: {mode: propose, at_most_age: 36500d}\n"
+    place.put(Put(0, 1), Put(1, 25), Put(2, 50))
+    run(place.work(more=more), 0, 3)
+    place.put(Put(2, 51))
+
+    def proposals() -> list[str]:
+        propose_changes(place.work(more=more), who="airflow")
+        return [request.request_id for request in place.work().ledger.view().open_requests(RequestKind.RESTATEMENT)]
+
+    [first] = proposals()
+    monkeypatch.setattr(fingerprints, "SEMANTICS_VERSION", fingerprints.SEMANTICS_VERSION + 1)
+    assert proposals() == []
+    failure = place.work().ledger.view().requests[first].failure
+    assert failure is not None
+    assert "`hindcast adopt late`" in failure
+    monkeypatch.undo()
+    [again] = proposals()
+    assert again != first, "the code was restored, and nobody has declined it"
+
+
 def test_a_repair_that_a_person_proposed_before_the_code_changed_is_told_and_replaced(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
