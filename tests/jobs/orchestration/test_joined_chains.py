@@ -308,7 +308,12 @@ def test_a_replay_in_one_repair_ends_those_that_touch_it(place: Place) -> None:
     repair(work, 3, 4)
     assert late(work) == [0, 0, 0, 0]
     place.put(Put(1, 25.5))
-    assert run(work, 1, 2).is_published
+    days = "1970-01-05, 1970-01-06, 1970-01-07, 1970-01-08"
+    told = f"the repair of {days} ends, and `hindcast repair` lists the late records of {days} again"
+    assert warned(work, 1, 2) == f"if the run publishes other runs of these slices, {told}"
+    outcome = run(work, 1, 2)
+    assert outcome.publication is not None
+    assert outcome.publication.why.endswith(told)
     assert (late(work), max(totals(work))) == ([1, 2, 1, 1], 1)
 
 
