@@ -144,10 +144,17 @@ def _at_the_beginning(view: LedgerView, log: LogState, *, first: Slice, spec: st
 
 
 def run_before(view: LedgerView, slice_: Slice) -> StagedRun | None:
-    """Return the run of the published chain whose slice ends where a slice begins; None if there is none."""
-    name = next((name for name in view.published if view.slices[name].end_ms >= slice_.start_ms), None)
-    is_next = name is not None and view.slices[name].end_ms == slice_.start_ms
-    return view.published_chain_run(name) if name is not None and is_next else None
+    """Return the run of the published chain whose slice ends where a slice begins; None if there is none.
+
+    Slices that earlier versions have published can overlap: of several, the one with the most similar length counts.
+    """
+
+    def difference_ms(name: str) -> int:
+        before = view.slices[name]
+        return abs(before.end_ms - before.start_ms - (slice_.end_ms - slice_.start_ms))
+
+    ending = (name for name in view.published if view.slices[name].end_ms == slice_.start_ms)
+    return view.published_chain_run(min(ending, key=difference_ms, default=""))
 
 
 def begins_chain(view: LedgerView, run: StagedRun) -> bool:

@@ -64,8 +64,6 @@ def _slice_before(view: LedgerView, request: Request, slice_: Slice, *, grid: Sl
     before = previous_slice(grid, slice_)
     if before is not None and before.slice_id in request.runs:
         return before
-    if before is not None and before.slice_id in view.published and view.slices[before.slice_id] == before:
-        return before
     own = (view.run(run_id).result.slice for run_id in request.runs.values())
     published = run_before(view, slice_)
     ending = (before for before in own if before.end_ms == slice_.start_ms)

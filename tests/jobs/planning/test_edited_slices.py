@@ -18,10 +18,13 @@ from jobs.cli.options import run_cli
 from jobs.cli.status import _state
 from jobs.engine.fingerprints import spec_fingerprint
 from jobs.lake.lake import Lake
-from jobs.ledger.view import LedgerView
+from jobs.ledger.events import LedgerEvent
+from jobs.ledger.projection import project
+from jobs.ledger.view import LedgerView, RequestKind
 from jobs.orchestration.requests import run_request
 from jobs.pipeline.models.log import SliceGrammar
-from jobs.pipeline.slices import check_range, parse_bound, show_ms, slice_grid
+from jobs.pipeline.slices import check_range, parse_bound, show_ms, slice_grid, slices_between
+from jobs.planning.chains import run_before
 from jobs.planning.change_reach import with_reach
 from jobs.planning.change_sentences import told_changes
 from jobs.planning.published_spec import on_published_spec, refuse_lost, why_lost
@@ -33,8 +36,11 @@ from jobs.review.pages.record_search import search_records
 from jobs.review.report.collect import collect_view
 from jobs.review.report.model import build_model
 from jobs.review.report.slice_calendar import months, strips
+from jobs.runs import Slice
+from tests.jobs.planning.test_plan import coordinates
 from tests.support.fake_replay import PIPELINE, FakeReplayer, day_ms, sales
 from tests.support.fuzzing import seeds
+from tests.support.ledger_chains import published_chain
 from windowlib.errors import RequestError, SpecError
 
 HOUR_MS = 3_600_000
@@ -168,6 +174,30 @@ def test_no_sequence_of_edits_and_runs_publishes_slices_that_overlap(root: Path)
             slices = [view.run(run_id).result.slice for run_id in view.published.values()]
             assert all(one.end_ms <= other.start_ms for one, other in pairwise(slices)), (seed, slices)
         assert not any(outcomes), "no time zone is part of it"
+
+
+def test_the_run_before_a_slice_is_found_among_published_slices_that_overlap(root: Path) -> None:
+    """Earlier versions have published such slices. A plan and the rules of publication take the same run."""
+    for seed in seeds(20):
+        chance, events, shown = Random(seed), list[LedgerEvent](), dict[str, Slice]()
+        pipelines = [work_of(root, f"by: ts{every}").pipeline for every in ("", ", every: 12h", ", every: 6h")]
+        for number, pipeline in enumerate(pipelines):
+            every = slices_between(pipeline, day_ms(DAYS[0]), day_ms(DAYS[5]))
+            chosen = [one for one in every if one.slice_id not in shown and chance.random() < chance.choice((0.2, 0.9))]
+            shown |= {one.slice_id: one for one in chosen}
+            chain = published_chain(pipeline, chosen, log=coordinates())
+            events += [replace(event, request_id=str(number)) for event in chain]
+        view = project([replace(event, seq=seq) for seq, event in enumerate(events, start=1)], version=len(events))
+        for pipeline in pipelines:
+            for one in slices_between(pipeline, day_ms(DAYS[0]), day_ms(DAYS[5])):
+                ending = [other for other in shown.values() if other.end_ms == one.start_ms]
+                nearest = min(ending, key=lambda other: abs(length_ms(other) - length_ms(one)), default=None)
+                run = run_before(view, one)
+                assert (None if run is None else run.result.slice) == nearest, (seed, one)
+
+
+def length_ms(slice_: Slice) -> int:
+    return slice_.end_ms - slice_.start_ms
 
 
 def test_a_cut_of_longer_slices_follows_the_published_head_where_one_of_them_begins(root: Path) -> None:
