@@ -23,6 +23,7 @@ from jobs.publishing.chain_rules import (
     moved_since,
     of_changed_warm_up,
     of_other_chain,
+    of_other_cut,
     outdated,
     run_of_former_spec,
 )
@@ -356,7 +357,8 @@ def _empty(request: Request) -> Obstacle:
 def _broken_chain(work: RequestContext, view: LedgerView, request: Request) -> Obstacle | None:
     """Refuse runs that would not fit the published chain."""
     return (
-        broken_chain(work, view, request)
+        of_other_cut(work, view, request)
+        or broken_chain(work, view, request)
         or of_other_chain(work, view, request)
         or of_changed_warm_up(view, request)
         or outdated(work, view, request)

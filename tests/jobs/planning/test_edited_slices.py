@@ -31,6 +31,7 @@ from jobs.planning.published_spec import on_published_spec, refuse_lost, why_los
 from jobs.planning.request_context import Asked, RequestContext, open_request_context
 from jobs.planning.steps import Ask
 from jobs.publishing.decisions import rollback
+from jobs.publishing.publishing import publish_request
 from jobs.review.explain import explain
 from jobs.review.pages.record_search import search_records
 from jobs.review.report.collect import collect_view
@@ -212,6 +213,32 @@ def test_a_cut_of_longer_slices_follows_the_published_head_where_one_of_them_beg
     assert told.slices == ("2024-01-01T06",)
     assert "slice 2024-01-01T06 was published before `log.slice` was edited, so readers keep it" in told.sentences[1]
     assert "hindcast run" not in told.sentences[1]
+
+
+@pytest.mark.parametrize(
+    ("former", "new", "to", "told"),
+    [
+        ("every: 6h", "every: 1d", "2024-01-02T12", "and when readers see the slices up to 2024-01-03, run"),
+        ("every: 1d", "every: 6h", "2024-01-03", "Cancel it, and run"),
+    ],
+)
+def test_slices_that_the_schedule_has_overtaken_are_not_published_beside_those_of_another_length(
+    root: Path, former: str, new: str, to: str, told: str
+) -> None:
+    """Defect: an adoption that was staged was published although its bound is inside a slice that readers see."""
+    replayed(root, former, "2024-01-01", "2024-01-02")
+    work = work_of(root, f"by: ts, {new}")
+    end_ms = day_ms("2024-01-03") + (6 * HOUR_MS if new == "every: 6h" else 0)
+    asked = Asked(from_ms=day_ms("2024-01-02"), to_ms=end_ms, who="ann", reason="test", is_fresh=True)
+    staged = run_request(work, asked, FakeReplayer(), publish=False)
+    scheduled = replace(asked, to_ms=day_ms(to), kind=RequestKind.SCHEDULED, is_fresh=False)
+    assert run_request(work_of(root, f"by: ts, {former}"), scheduled, FakeReplayer()).is_published
+    before = work.ledger.view()
+    attempt = publish_request(work, staged.request_id, who="ann")
+    assert not attempt.is_published
+    assert "and would see the same records in slices of request" in attempt.why
+    assert attempt.why.endswith(f"{told} `hindcast adopt sales`")
+    assert work.ledger.view().published == before.published
 
 
 @pytest.mark.parametrize("rules", [("Etc/GMT+4", "Etc/GMT+3"), ("Etc/GMT+3", "Etc/GMT+4")])
