@@ -97,6 +97,19 @@ def test_an_adoption_that_the_schedule_overtook_names_a_command_that_works(
     assert again.is_published
 
 
+def test_a_run_that_is_to_replace_an_adoption_closes_it_also_if_nothing_is_left_to_replay(place: Place) -> None:
+    """Defect: with the former pipeline file, it told that all is published, and left the adoption open for ever."""
+    three_days(place)
+    run(place.work(), 0, 3)
+    staged = run(place.work(lateness=GRACE), 2, 3, warms_up=True, publish=False)
+    run(place.work(), 3, 4)
+    work = place.work()
+    again = run(work, 2, 4, warms_up=True, if_open=IfOpen.REPLACE)
+    assert again.replayed == 0
+    request = work.ledger.view().requests[staged.request_id]
+    assert (request.is_open, request.failure) == (False, "replaced by what ann sees published")
+
+
 def warned(work: RequestContext, first: int, end: int, *, is_fresh: bool = False) -> str:
     """The warnings that `plan` and `run` print."""
     slices = slices_between(work.pipeline, FIRST_MS + first * DAY_MS, FIRST_MS + end * DAY_MS)
