@@ -30,7 +30,7 @@ from jobs.planning.event_range import event_time_slices
 from jobs.planning.request_context import Asked, IfOpen, RequestContext, open_request_context
 from jobs.planning.restating import propose, restating
 from jobs.planning.standing import standing
-from jobs.publishing.accepting import rewrites_of
+from jobs.publishing.accepting import accept_rewrites, chosen_rewrites, rewrites_of
 from jobs.publishing.decisions import cancel, resume, rollback
 from jobs.publishing.optimistic_check import By, OutdatedDecision
 from tests.support.delta_logs import clean_commits
@@ -259,6 +259,25 @@ def test_removed_records_are_told_and_neither_they_nor_slices_before_them_are_pr
         "(docs/reference/logs.md)"
     )
     assert list(proposal_of(found).changes) == ["2024-01-04"]
+
+
+def test_a_proposal_tells_which_days_it_would_empty_and_its_reason_is_whole(shop: Shop) -> None:
+    """Defects: only the sum of the records was told, and the sentence was cut after 300 characters."""
+    for day in DAYS[:4]:
+        DeltaTable(str(shop.log)).delete(f"day = '{day}'")
+        view = shop.work.ledger.view()
+        rewrites = rewrites_of(shop.work, view)
+        chosen = chosen_rewrites(shop.work, view, rewrites, versions=())
+        accept_rewrites(shop.work, rewrites, chosen, reason="x" * 200, who="ann")
+    append_day(shop.root, "2024-01-02", {"again": 1})
+    found = shop.propose()
+    reason = proposal_of(found).reason
+    assert reason == sentences(shop.work, found)[0]
+    assert reason.startswith(
+        "4 published days changed: 2024-01-01 … 2024-01-04, 8 records then, 1 now; a replay publishes 3 days without "
+        "a record: 2024-01-01, 2024-01-03 … 2024-01-04; 2 records were removed by the accepted commit 5 ("
+    )
+    assert reason.endswith("; … and 1 more")
 
 
 def test_an_update_that_keeps_the_number_of_records_is_seen(shop: Shop) -> None:
