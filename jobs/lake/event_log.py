@@ -249,7 +249,7 @@ def pin_log(
     log_files = log.log_files(stored=known.stored_in_log(log.table_id))
     back = slices if isinstance(slices, LookBack) else LookBack(slices=tuple(slices))
     slicing = slicing_of(log, log_files, Cut(uri=log.uri, by=by, slices=back.every))
-    sliced = slicing.sliced()
+    sliced = _sliced(slicing)
     files = sliced.files if may_be_changed else _known_files(sliced, log, log_files, order=order)
     by_slice = SliceFiles.grouped(files, back)
     digests = by_slice.own_digests()
@@ -277,6 +277,14 @@ def pin_log(
         _table=log,
         log_files=log_files,
     )
+
+
+def _sliced(slicing: Slicing) -> SlicedFiles:
+    """Return the files of the slices; raises a LogError if records belong to no slice."""
+    sliced = slicing.sliced()
+    if sliced.refused is not None:
+        raise sliced.refused
+    return sliced
 
 
 def _without_files(log: LogVersion, history: CommitHistory, files: LogFiles, *, since: int) -> LogCoordinates:
@@ -313,7 +321,7 @@ def files_of_slices(log: LogVersion, *, by: SliceGrammar, slices: Sequence[Slice
     """Return the files that a version of the log has for some slices. They need not be contiguous.
 
     Raises:
-        LogError: as for `pin_log`, without a look at the commits and at the files themselves.
+        LogError: as for `pin_log`, without a look at the commits, the files themselves and records without a slice.
     """
     return slicing_of(log, log.log_files(), Cut(uri=log.uri, by=by, slices=tuple(slices))).sliced().files
 

@@ -32,6 +32,7 @@ class PartitionSlicing(Slicing):
         nulls: list[int | None] = []
         files: list[PinnedFile] = []
         filled: set[int] = set()
+        refused: LogError | None = None
         columns = self.cut.by.columns
         for file in self.log.files():
             value = slice_value(file.partition, columns)
@@ -40,7 +41,11 @@ class PartitionSlicing(Slicing):
                 continue
             if file.records == 0 and not self.cut.slices:
                 continue
-            at_ms = self.cut.instant_ms(value)
+            try:
+                at_ms = self.cut.instant_ms(value)
+            except LogError as error:
+                refused = refused or error
+                continue
             if file.records != 0:
                 filled.add(at_ms)
             slice_id = self.cut.slice_of(at_ms)
@@ -48,8 +53,8 @@ class PartitionSlicing(Slicing):
                 self.cut.refuse_longer(value)
                 files.append(PinnedFile.of(file, value=value, slice_id=slice_id))
         if nulls:
-            raise null_slices(self.log, self.cut.by, nulls)
-        return SlicedFiles(files=tuple(files), data_ms=tuple(sorted(filled)))
+            refused = refused or null_slices(self.log, self.cut.by, nulls)
+        return SlicedFiles(files=tuple(files), data_ms=tuple(sorted(filled)), refused=refused)
 
     @override
     def groups(self, path: str, action: Mapping[str, Any], *, version: int) -> Sequence[str | None]:
