@@ -361,3 +361,34 @@ def test_an_expression_that_does_not_fit_the_log_is_refused(text: str) -> None:
 def test_a_filter_is_a_condition() -> None:
     with pytest.raises(SpecError, match=r"log\.where: expected a condition \(BOOLEAN\).* found long"):
         derivation_of(COLUMNS, expressions={}, where="n")
+
+
+# --- times that DuckDB does not have ----------------------------------------------------------------------------------
+
+NO_TIME_US: Final = -(1 << 63)
+"""Flink's sentinel for "no timestamp"."""
+
+
+@pytest.mark.parametrize("us", [NO_TIME_US, -9_223_372_022_400_000_001])
+def test_a_number_before_the_first_time_fails_alone(us: int) -> None:
+    """Defect: a cast of such a time to a text ended the database, and every later expression of the process."""
+    records = [{"n": us}, {"n": None}, {"n": 0}, {"n": -9_223_372_022_400_000_000}]
+    found = values("left(cast(make_timestamp(n) as varchar), 13)", records)
+    assert found == [FAILED, None, "1970-01-01 00", "290309-12-22 "]
+    assert values("make_timestamp(n + 0)", records[:3])[0] is FAILED
+    assert values("upper(t)", [{"t": "a"}]) == ["A"]
+
+
+def test_a_defect_of_duckdb_ends_the_expression_and_not_those_after_it() -> None:
+    rows = pa.record_batch({"local": pa.array([NO_TIME_US]).cast(pa.timestamp("us"))})
+    hostile = derivation_of({"local": "timestamp_ntz"}, expressions={"x": "cast(local as varchar)"}, where=None)
+    for _ in range(2):
+        with pytest.raises(
+            SpecError, match=r"^log\.columns\.x: a defect of DuckDB .* ended the expression .* with case$"
+        ):
+            derive(rows, hostile)
+    assert values("upper(t)", [{"t": "a"}]) == ["A"]
+
+
+def test_the_normal_form_of_an_expression_does_not_have_the_check_of_times() -> None:
+    assert normal_text("make_timestamp(n)") == 'make_timestamp("n")'
