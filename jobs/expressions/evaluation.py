@@ -32,6 +32,8 @@ _SETTINGS: Final = (
     "SET autoload_known_extensions = false", "SET autoinstall_known_extensions = false",
     "SET enable_external_access = false", "SET lock_configuration = true",
 )  # fmt: skip
+_VECTOR: Final = 2_048
+"""DuckDB computes so many rows together."""
 _CONNECTIONS: "Final[dict[int, DuckDBPyConnection]]" = {}
 _IN_USE: Final = Lock()
 
@@ -107,13 +109,17 @@ def _evaluated(
 
     if not asked:
         return {}, {}
-    with _database(_table(leaves, count), asked) as connection:
+    records, failed = _table(leaves, count), dict[str, Bools]()
+    if count % _VECTOR == 1:  # DuckDB computes a null `coalesce` in a vector of one row, and not what is around it
+        records = pa.concat_tables([records, records.slice(count - 1)]).combine_chunks()
+    with _database(records, asked) as connection:
         try:
-            return _plain(connection, asked), {}
+            arrays = _plain(connection, asked)
         except duckdb.InternalException:
             raise
         except duckdb.Error:
-            return _one_by_one(connection, asked)
+            arrays, failed = _one_by_one(connection, asked)
+    return {name: array[:count] for name, array in arrays.items()}, {name: bad[:count] for name, bad in failed.items()}
 
 
 def _plain(connection: "DuckDBPyConnection", asked: Mapping[str, tuple[str, pa.DataType]]) -> dict[str, pa.Array]:
@@ -201,7 +207,8 @@ def _database(records: pa.Table, asked: Iterable[str]) -> "Iterator[DuckDBPyConn
             del _CONNECTIONS[os.getpid()]
             raise SpecError(
                 f"{', '.join(map(_key, asked))}: a defect of DuckDB {duckdb.__version__} ended the expression for a "
-                f"value of the log: {_first_line(error)}. Write the expression so that it does not read such a value, for example with case"
+                f"value of the log: {_first_line(error)}. Write the expression so that it does not read such a value, "
+                "for example with case"
             ) from error
         except BaseException:
             connection.unregister("records")

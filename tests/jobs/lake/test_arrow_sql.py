@@ -70,8 +70,8 @@ def test_a_setting_is_for_one_connection(tmp_path: Path) -> None:
 
 
 def test_a_defect_of_duckdb_does_not_end_later_queries() -> None:
-    far = pa.table({"at": pa.array([-(1 << 63)]).cast(pa.timestamp("us"))})
+    far = pa.table({"moment": pa.array([-(1 << 63)]).cast(pa.timestamp("us"))})
     for _ in range(2):
         with pytest.raises(duckdb.Error, match="INTERNAL Error"):
-            query({"far": far}, "SELECT CAST(at AS VARCHAR) FROM far")
+            query({"far": far}, "SELECT CAST(moment AS VARCHAR) FROM far")
         assert query({}, "SELECT 1 AS n").to_pylist() == [{"n": 1}]

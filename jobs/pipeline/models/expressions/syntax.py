@@ -299,6 +299,8 @@ class _Writer:
             raise ValueError(
                 f"column {'.'.join(path)} is BINARY; write decode({'.'.join(path)}) to read its bytes as text"
             )
+        if kind.expressions and name == "float":
+            raise ValueError(f"cannot cast to {shortened(str(kind))}; write float (24 bits) or double (53 bits)")
         parameters = [str(parameter.this.this) for parameter in kind.expressions] if name == "decimal" else []
         if not all(map(str.isdigit, parameters)):
             _refuse(node)
