@@ -25,11 +25,10 @@ from jobs.planning.published_spec import on_published_spec, why_lost, why_not_re
 from jobs.planning.request_context import ReadLog, RequestContext, context_of, is_live
 from jobs.planning.standing import empty_slices, holes
 from jobs.publishing.current_tables import current_tables
-from jobs.publishing.rules import describe_hold
+from jobs.publishing.rules import describe_hold, publication_effect
 from jobs.publishing.stop_reasons import failed_in_sight
 from jobs.review.freshness import freshness_line
 from jobs.review.pages.state import awaited, in_its_cut
-from jobs.review.publication_effect import publication_effect
 from jobs.runs import SHOWN_DIGITS, Slice
 from windowlib.errors import HindcastError, RequestError
 

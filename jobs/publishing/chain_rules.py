@@ -15,10 +15,9 @@ from jobs.lake.log_match import Match, match_input
 from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import SliceGrid, next_slice, previous_slice, show_ms, slice_at, slice_grid
-from jobs.planning.chains import CODE_CHANGED, adoption, begins_chain, run_before
+from jobs.planning.chains import CODE_CHANGED, adoption, begins_chain, run_before, shown_for_other_spec
 from jobs.planning.published_spec import is_lost
 from jobs.planning.request_context import RequestContext, not_in_upstream, stored_pipeline
-from jobs.planning.shown_runs import shown_for_other_spec
 from jobs.planning.spec_changes import may_fire_otherwise
 from jobs.publishing.stop_reasons import listed
 from jobs.reading.stored_tables import spec_of
