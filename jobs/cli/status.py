@@ -25,10 +25,11 @@ from jobs.planning.published_spec import LOST, is_lost, on_published_spec, why_l
 from jobs.planning.request_context import ReadLog, RequestContext, context_of, is_live
 from jobs.planning.standing import empty_slices, holes
 from jobs.publishing.current_tables import current_tables
-from jobs.publishing.rules import describe_hold, judge_publication
+from jobs.publishing.rules import describe_hold
 from jobs.publishing.stop_reasons import failed_in_sight
 from jobs.review.freshness import freshness_line
 from jobs.review.pages.state import awaited, in_its_cut
+from jobs.review.publication_effect import publication_effect
 from jobs.runs import SHOWN_DIGITS, Slice
 from windowlib.errors import HindcastError, RequestError
 
@@ -226,12 +227,9 @@ def _tell(work: RequestContext, request: Request, now: EventTimeProgress, *, as_
 
 
 def _publication(work: RequestContext, view: LedgerView, request: Request) -> str:
-    attempt = judge_publication(work, view, request)
-    if attempt.is_published and not attempt.is_seen_already:
-        effect = "promotes it" if request.is_candidate else f"publishes {counted(len(attempt.slices), 'slice')}"
-        name, more = request.request_id[:SHOWN_DIGITS], attempt.why.partition("; ")[2]
-        return f"ready: hindcast publish {work.pipeline.name} --request {name} {effect}{more and f'; {more}'}"
-    return attempt.why
+    is_ready, told = publication_effect(work, view, request)
+    name, request_id = work.pipeline.name, request.request_id[:SHOWN_DIGITS]
+    return f"ready: hindcast publish {name} --request {request_id} {told}" if is_ready else told
 
 
 def _not_staged(work: RequestContext, request: Request) -> str:

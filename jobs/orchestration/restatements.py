@@ -1,10 +1,12 @@
 """Restatements in Airflow: what a scheduled run tells of changed slices, and the DAG run that restates them."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from jobs.ledger.events import LedgerEvent, closed_event
 from jobs.ledger.view import LedgerView, Request, RequestKind
 from jobs.orchestration.backfill_form import MAX_REASON
 from jobs.orchestration.decisions import lake_of
@@ -40,7 +42,7 @@ def propose_changes(work: RequestContext, *, who: str) -> ToldChanges:
     """Propose to restate changed slices as the pipeline file says, and return what has changed.
 
     A log that cannot be compared is told, and does not stop the caller. Nothing is written for a pipeline without a
-    publication.
+    publication. If the published chain cannot be computed any more, an open proposal is closed.
     """
     rule = restate_rule(work)
     work, _ = on_published_spec(work)
@@ -48,6 +50,12 @@ def propose_changes(work: RequestContext, *, who: str) -> ToldChanges:
     if not view.published:
         return ToldChanges(slices=(), sentences=())
     if why := why_lost(work, view):
+
+        def close(view: LedgerView) -> Sequence[LedgerEvent]:
+            proposal = open_proposal(work, view)
+            return [] if proposal is None else [closed_event(proposal.request_id, why)]
+
+        work.ledger.write(close)
         return ToldChanges(slices=(), sentences=(f"nothing is restated: {why}",))
     return told(work, lambda: propose(work, rule=rule, who=who))
 

@@ -139,7 +139,7 @@ class _Assessor:
     `other_cut` has the slices that an earlier `log.slice` has cut, `removed` those with a commit that removed records,
     `undecided` those whose records only a person replays, each with the reason; all are ascending. `removals` names the
     commits of `removed`. `unordered` returns the slices that cannot be ordered any more, and `lost` what `why_lost`
-    returns. Both open the log, so they are called only if nothing else is the reason.
+    returns. Both open the log, so they are called only for a slice that could be replayed otherwise.
     """
 
     work: RequestContext
@@ -165,12 +165,12 @@ class _Assessor:
         if request is not None:
             return replace(assessed, request=request)
         left, declined = self._left(assessed), self.declined.get(change.slice.slice_id, "")
-        impossible = "" if left else self._impossible(assessed)
+        impossible = "" if left else self._impossible(assessed) or self.lost()
         left = left or ("" if impossible else self._without_order(assessed))
         assessed = replace(assessed, is_replayable=not (left or impossible), is_left=bool(left))
         if declined:
             return replace(assessed, why_not=declined, is_declined=True)
-        why = left or impossible or self._of_a_person(assessed) or self.lost() or self._of_another_chain(assessed)
+        why = left or impossible or self._of_a_person(assessed) or self._of_another_chain(assessed)
         if not why and self.proposal is not None and is_for(self.proposal, change):
             return replace(assessed, request=self.proposal)
         return replace(assessed, why_not=why or self._beyond(change))

@@ -144,10 +144,17 @@ def _at_the_beginning(view: LedgerView, log: LogState, *, first: Slice, spec: st
 
 
 def run_before(view: LedgerView, slice_: Slice) -> StagedRun | None:
-    """Return the run of the published chain whose slice ends where a slice begins; None if there is none."""
-    name = next((name for name in view.published if view.slices[name].end_ms >= slice_.start_ms), None)
-    is_next = name is not None and view.slices[name].end_ms == slice_.start_ms
-    return view.published_chain_run(name) if name is not None and is_next else None
+    """Return the run of the published chain whose slice ends where a slice begins; None if there is none.
+
+    Slices that earlier versions have published can overlap: of several, the one with the most similar length counts.
+    """
+
+    def difference_ms(name: str) -> int:
+        before = view.slices[name]
+        return abs(before.end_ms - before.start_ms - (slice_.end_ms - slice_.start_ms))
+
+    ending = (name for name in view.published if view.slices[name].end_ms == slice_.start_ms)
+    return view.published_chain_run(min(ending, key=difference_ms, default=""))
 
 
 def begins_chain(view: LedgerView, run: StagedRun) -> bool:
@@ -204,56 +211,6 @@ def fresh_beginning(view: LedgerView, log: LogState, slice_: Slice) -> Slice | N
     """
     part = chain_parts(view, log).get(slice_.slice_id)
     return None if part is None else part.beginning
-
-
-def newly_shown(view: LedgerView, request: Request) -> dict[str, str]:
-    """Return slice -> run of what readers see anew if a request is published.
-
-    The slices of a repair were computed together. If one of them gets another run of the chain, readers see the runs of
-    the chain at the others, too, and at those of repairs whose ranges touch it.
-    """
-    runs, seen = request.runs.items(), view.published
-    if request.is_repair:
-        return {name: run_id for name, run_id in runs if seen.get(name) != run_id}
-    shown = {
-        name: run_id for name, run_id in runs if seen.get(name) != run_id or shown_for_other_spec(view, request, name)
-    }
-    ended = [view.slices[name] for name in shown if is_of_repair(view, name)]
-    spans = [(slice_.start_ms, slice_.end_ms) for slice_ in ended]
-    repairs = (
-        [other for other in view.requests.values() if other.is_repair and _is_visible(view, other)] if ended else []
-    )
-    beside = set[str]()
-    while touching := [other for other in repairs if any(_touches(other, span) for span in spans)]:
-        repairs = [other for other in repairs if other not in touching]
-        spans = [(other.from_ms or 0, other.to_ms or 0) for other in touching]
-        beside |= {name for other in touching for name in other.runs if is_of_repair(view, name)}
-    return shown | {name: view.chain_run_id(seen[name]) for name in sorted(beside - shown.keys())}
-
-
-def judged_runs(view: LedgerView, request: Request) -> dict[str, str]:
-    """Return slice -> run whose checks decide on the publication of a request: its own runs, and what it shows anew."""
-    return {**request.runs, **newly_shown(view, request)}
-
-
-def _is_visible(view: LedgerView, repair: Request) -> bool:
-    return any(view.published.get(name) == run_id and is_of_repair(view, name) for name, run_id in repair.runs.items())
-
-
-def _touches(repair: Request, span: tuple[int, int]) -> bool:
-    return (repair.from_ms or 0) <= span[1] and span[0] <= (repair.to_ms or 0)
-
-
-def is_of_repair(view: LedgerView, slice_id: str) -> bool:
-    """Return whether readers see the run of a repair in place of the chain's run."""
-    run_id = view.published.get(slice_id)
-    return run_id is not None and view.chain_run_id(run_id) != run_id
-
-
-def shown_for_other_spec(view: LedgerView, request: Request, slice_id: str) -> bool:
-    """Return whether readers see the run of a repair, and the request wants it as the run of the chain."""
-    chain_run = view.published_chain_run(slice_id) if is_of_repair(view, slice_id) else None
-    return chain_run is not None and chain_run.result.spec_fingerprint != request.spec_fingerprint
 
 
 def warmed_up(warm_up: WarmUp, *, at: Slice) -> ChainStart:

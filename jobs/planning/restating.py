@@ -15,7 +15,6 @@ from jobs.ledger.looks import looked_event
 from jobs.ledger.view import LedgerView, Request, RequestKind
 from jobs.pipeline.models.restate import RestateGrammar
 from jobs.pipeline.slices import show_ms, slice_grid, slices_between
-from jobs.plain_text import shortened
 from jobs.planning.assessing import (
     Assessed,
     Restating,
@@ -41,7 +40,6 @@ from windowlib.errors import RequestError
 
 GONE: Final = "no changed slice is left to restate"
 OVERTAKEN: Final = "it was left unfinished, and later slices were published without it"
-_MAX_REASON: Final = 300
 
 
 def restating(work: RequestContext, view: LedgerView, *, rule: RestateGrammar | None = None) -> Restating:
@@ -118,7 +116,7 @@ def _requested(work: RequestContext, wanted: Sequence[Assessed], *, who: str, re
         from_ms=wanted[0].change.slice.start_ms,
         to_ms=wanted[0].until.end_ms,
         who=who,
-        reason=shortened(in_words(work, [assessed.change for assessed in wanted]), _MAX_REASON),
+        reason=in_words(work, [assessed.change for assessed in wanted]),
         kind=RequestKind.RESTATEMENT,
     )
     changes = {assessed.change.slice.slice_id: assessed.change.now for assessed in wanted}

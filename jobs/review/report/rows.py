@@ -39,6 +39,7 @@ class ReportRows:
     failed, both in slice order and of `slices` only.
     `awaited` is the slice that the schedule waits for; only a live page has one. `hold` tells why the schedule does not
     publish after a rollback; empty if it does.
+    `effects` maps open requests with runs that readers do not see, newest first, to what their publication does.
     """
 
     pipeline: str
@@ -61,3 +62,4 @@ class ReportRows:
     held: "tuple[StagedRun, ...]" = ()
     failing: "tuple[StagedRun, ...]" = ()
     hold: str = ""
+    effects: Mapping[str, str] = field(default_factory=dict)

@@ -97,6 +97,19 @@ def test_an_adoption_that_the_schedule_overtook_names_a_command_that_works(
     assert again.is_published
 
 
+def test_a_run_that_is_to_replace_an_adoption_closes_it_also_if_nothing_is_left_to_replay(place: Place) -> None:
+    """Defect: with the former pipeline file, it told that all is published, and left the adoption open for ever."""
+    three_days(place)
+    run(place.work(), 0, 3)
+    staged = run(place.work(lateness=GRACE), 2, 3, warms_up=True, publish=False)
+    run(place.work(), 3, 4)
+    work = place.work()
+    again = run(work, 2, 4, warms_up=True, if_open=IfOpen.REPLACE)
+    assert again.replayed == 0
+    request = work.ledger.view().requests[staged.request_id]
+    assert (request.is_open, request.failure) == (False, "replaced by what ann sees published")
+
+
 def warned(work: RequestContext, first: int, end: int, *, is_fresh: bool = False) -> str:
     """The warnings that `plan` and `run` print."""
     slices = slices_between(work.pipeline, FIRST_MS + first * DAY_MS, FIRST_MS + end * DAY_MS)
@@ -308,7 +321,12 @@ def test_a_replay_in_one_repair_ends_those_that_touch_it(place: Place) -> None:
     repair(work, 3, 4)
     assert late(work) == [0, 0, 0, 0]
     place.put(Put(1, 25.5))
-    assert run(work, 1, 2).is_published
+    days = "1970-01-05, 1970-01-06, 1970-01-07, 1970-01-08"
+    told = f"the repair of {days} ends, and `hindcast repair` lists the late records of {days} again"
+    assert warned(work, 1, 2) == f"if the run publishes other runs of these slices, {told}"
+    outcome = run(work, 1, 2)
+    assert outcome.publication is not None
+    assert outcome.publication.why.endswith(told)
     assert (late(work), max(totals(work))) == ([1, 2, 1, 1], 1)
 
 
@@ -475,6 +493,30 @@ def test_after_a_change_of_the_code_nothing_is_repaired_or_restated_before_a_per
     run(work, 0, 2, if_open=IfOpen.REPLACE)
     propose_repairs(open_request_context(work.pipeline, work.lake, now_ms=lambda: NOW_MS), who="airflow")
     assert [request.is_proposed for request in work.ledger.view().open_requests(RequestKind.REPAIR)] == [True]
+
+
+def test_a_proposed_restatement_of_code_that_has_changed_is_closed_until_the_code_is_restored(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Defect: it stayed open, and each click on it was refused, until a person cancelled it."""
+    more = "restate: {mode: propose, at_most_age: 36500d}\n"
+    place.put(Put(0, 1), Put(1, 25), Put(2, 50))
+    run(place.work(more=more), 0, 3)
+    place.put(Put(2, 51))
+
+    def proposals() -> list[str]:
+        propose_changes(place.work(more=more), who="airflow")
+        return [request.request_id for request in place.work().ledger.view().open_requests(RequestKind.RESTATEMENT)]
+
+    [first] = proposals()
+    monkeypatch.setattr(fingerprints, "SEMANTICS_VERSION", fingerprints.SEMANTICS_VERSION + 1)
+    assert proposals() == []
+    failure = place.work().ledger.view().requests[first].failure
+    assert failure is not None
+    assert "`hindcast adopt late`" in failure
+    monkeypatch.undo()
+    [again] = proposals()
+    assert again != first, "the code was restored, and nobody has declined it"
 
 
 def test_a_repair_that_a_person_proposed_before_the_code_changed_is_told_and_replaced(

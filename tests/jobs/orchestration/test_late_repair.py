@@ -25,12 +25,12 @@ from jobs.orchestration.scheduling import Replay, replay
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.repair import RepairGrammar
 from jobs.pipeline.slices import slices_between
-from jobs.planning.chains import newly_shown
 from jobs.planning.estimate import Estimate
 from jobs.planning.lease_keeping import release
 from jobs.planning.plan import Plan
 from jobs.planning.request_context import Asked, RequestContext, context_of, open_request_context
 from jobs.planning.restating import request_to_continue
+from jobs.planning.shown_runs import newly_shown
 from jobs.planning.steps import Ask, Reason
 from jobs.publishing.decisions import cancel, rollback
 from jobs.publishing.optimistic_check import By

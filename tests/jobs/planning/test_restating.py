@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from jobs.engine import fingerprints
 from jobs.lake.lake import Lake
 from jobs.lake.log_match import Match
 from jobs.ledger.events import LedgerEvent
@@ -30,7 +31,7 @@ from jobs.planning.request_context import Asked, IfOpen, RequestContext, open_re
 from jobs.planning.restating import propose, restating
 from jobs.planning.standing import standing
 from jobs.planning.steps import Ask
-from jobs.publishing.accepting import rewrites_of
+from jobs.publishing.accepting import accept_rewrites, chosen_rewrites, rewrites_of
 from jobs.publishing.decisions import cancel, resume, rollback
 from jobs.publishing.optimistic_check import By, OutdatedDecision
 from tests.support.delta_logs import clean_commits
@@ -319,6 +320,25 @@ def test_a_change_is_told_and_not_proposed_if_a_compaction_has_removed_the_order
         work.plan(work.ledger.view(), Ask(slices=slices_between(work.pipeline, day_ms(DAYS[1]), day_ms(DAYS[4]))))
 
 
+def test_a_proposal_tells_which_days_it_would_empty_and_its_reason_is_whole(shop: Shop) -> None:
+    """Defects: only the sum of the records was told, and the sentence was cut after 300 characters."""
+    for day in DAYS[:4]:
+        DeltaTable(str(shop.log)).delete(f"day = '{day}'")
+        view = shop.work.ledger.view()
+        rewrites = rewrites_of(shop.work, view)
+        chosen = chosen_rewrites(shop.work, view, rewrites, versions=())
+        accept_rewrites(shop.work, rewrites, chosen, reason="x" * 200, who="ann")
+    append_day(shop.root, "2024-01-02", {"again": 1})
+    found = shop.propose()
+    reason = proposal_of(found).reason
+    assert reason == sentences(shop.work, found)[0]
+    assert reason.startswith(
+        "4 published days changed: 2024-01-01 … 2024-01-04, 8 records then, 1 now; a replay publishes 3 days without "
+        "a record: 2024-01-01, 2024-01-03 … 2024-01-04; 2 records were removed by the accepted commit 5 ("
+    )
+    assert reason.endswith("; … and 1 more")
+
+
 def test_an_update_that_keeps_the_number_of_records_is_seen(shop: Shop) -> None:
     shop.propose()
     DeltaTable(str(shop.log)).update(updates={"amount": "7"}, predicate="day = '2024-01-03'")
@@ -467,6 +487,19 @@ def test_a_slice_of_an_earlier_chain_is_told(shop: Shop) -> None:
     assert "its chain ends at 2024-01-02, before the published head 2024-01-04" in told[1]
     assert told[1].endswith("hindcast run sales --from 2024-01-02 --to 2024-01-03")
     assert "it begins a chain" in told[2]
+
+
+def test_a_chain_that_cannot_be_computed_any_more_names_no_run(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Defect: it named a `hindcast run` that is refused, because the file has another spec now."""
+    append_day(shop.root, "2024-01-02", {"late": 5})
+    monkeypatch.setattr(fingerprints, "SEMANTICS_VERSION", fingerprints.SEMANTICS_VERSION + 1)
+    _, told = told_changes(shop.work, shop.work.ledger.view()).sentences
+    assert told.startswith("2024-01-02: not proposed, because the published chain of pipeline sales is spec")
+    assert told.endswith("or go on with the pipeline file: `hindcast adopt sales`")
+    DeltaTable(str(shop.log)).optimize.compact()
+    append_day(shop.root, "2024-01-08", {"d": 1})
+    clean_commits(shop.log)
+    assert "hindcast plan" not in " ".join(told_changes(shop.work, shop.work.ledger.view()).sentences)
 
 
 def test_another_table_at_the_place_of_the_log_is_seen(shop: Shop) -> None:
