@@ -161,6 +161,13 @@ def _problem(uri: str, existing: Mapping[str, Any], wanted: Mapping[str, Any]) -
             "another one"
         )
     if not column_takes(existing["type"], wanted["type"]):
+        if role == "key":
+            return SpecError(
+                f"key column {name!r} of table {uri} is a {spell_type(existing['type'])}, but the log makes it a "
+                f"{spell_type(wanted['type'])}. A key column keeps its type as long as a row has it: give the pipeline "
+                "a new name, or name as key a column of `log.columns` that has the former type, under another name "
+                f"(such as cast({name} as {spell_type(existing['type'])}))"
+            )
         kinds = f"is a {spell_type(existing['type'])}, but the spec now makes it a {spell_type(wanted['type'])}"
         return SpecError(
             f"column {name!r} of table {uri} {kinds}. It keeps its type as long as a row has it: rename it (acc_NAME: "
