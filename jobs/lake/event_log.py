@@ -250,6 +250,8 @@ def pin_log(
     back = slices if isinstance(slices, LookBack) else LookBack(slices=tuple(slices))
     slicing = slicing_of(log, log_files, Cut(uri=log.uri, by=by, slices=back.every))
     sliced = slicing.sliced()
+    if sliced.refusal is not None:
+        raise sliced.refusal
     files = sliced.files if may_be_changed else _known_files(sliced, log, log_files, order=order)
     by_slice = SliceFiles.grouped(files, back)
     digests = by_slice.own_digests()
@@ -313,7 +315,8 @@ def files_of_slices(log: LogVersion, *, by: SliceGrammar, slices: Sequence[Slice
     """Return the files that a version of the log has for some slices. They need not be contiguous.
 
     Raises:
-        LogError: as for `pin_log`, without a look at the commits and at the files themselves.
+        LogError: as for `pin_log`, without a look at the commits and at the files themselves, and not for records that
+            belong to no slice.
     """
     return slicing_of(log, log.log_files(), Cut(uri=log.uri, by=by, slices=tuple(slices))).sliced().files
 

@@ -328,7 +328,7 @@ def _commits_in_words(commits: Sequence[str]) -> str:
     """Return the name of a commit, or the number of several commits and the newest one; empty without one."""
     numbered = sorted(set(commits), key=lambda name: int(match[1]) if (match := _COMMIT.match(name)) else -1)
     *earlier, newest = numbered or [""]
-    return f"{len(numbered):,} commits, the newest of them {newest}," if earlier else newest
+    return f"{counted(len(numbered), 'commit')}, the newest of them {newest}," if earlier else newest
 
 
 def _first_after(assessed: Assessed, barred: Sequence[tuple[str, str]]) -> tuple[str, str] | None:

@@ -4,10 +4,13 @@ import json
 import random
 from pathlib import Path
 
+import pytest
+
 from jobs.reading.verified_log import LogVerification, verify_log
 from jobs.reading.verify import Span
 from tests.support.delta_logs import commits_of
 from tests.support.log_shop import LogShop, records
+from windowlib.errors import LogError
 
 
 def verified(shop: LogShop, span: Span) -> LogVerification:
@@ -34,3 +37,17 @@ def test_a_file_whose_statistics_name_another_day_is_found(tmp_path: Path) -> No
     assert not verified(shop, Span(slice_id="2026-03-01")).findings
     commit.write_text(right)
     assert "is not the file that an earlier run has read" in verified(shop, Span()).findings[0].what
+
+
+@pytest.mark.parametrize("by", ["day", None])
+def test_a_record_without_a_slice_is_no_damage(tmp_path: Path, by: str | None) -> None:
+    """Defect: the maintenance told to restore what is damaged from a backup, and did not clean up."""
+    shop, chance = LogShop(tmp_path), random.Random(1)
+    for day in range(3):
+        shop.put(records(chance, 100 * day, 5, day), by=by)
+    assert shop.run().is_published
+    shop.put([{**records(chance, 900, 1, 1)[0], "day": None}], by=by)
+    with pytest.raises(LogError, match="has 1 record whose slice column 'day' is null"):
+        shop.run()
+    found = verified(shop, Span())
+    assert (found.findings, found.files) == ((), 3)
