@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from jobs.engine.fingerprints import spec_fingerprint
-from jobs.ledger.view import LedgerView, Request
+from jobs.ledger.view import LedgerView, Request, RequestKind
 from jobs.pipeline.models.log import LogGrammar, SliceGrammar
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning.chains import CODE_CHANGED, adoption
@@ -32,6 +32,18 @@ def fingerprint_now(stored: Pipeline) -> str | None:
 def is_lost(work: RequestContext, request: Request) -> bool:
     """Return whether the spec of a request cannot be computed any more."""
     return fingerprint_now(stored_pipeline(work.pipeline, request)) != request.spec_fingerprint
+
+
+def why_not_replayed(work: RequestContext, view: LedgerView, request: Request) -> str:
+    """Return why a request, such as a proposal, is not to be replayed any more; empty if it may be.
+
+    A restatement has the spec of the published chain. After an adoption, its replay would undo that.
+    """
+    if is_lost(work, request):
+        return LOST
+    is_restatement, head = request.kind is RequestKind.RESTATEMENT, view.head
+    is_other = is_restatement and head is not None and head.result.spec_fingerprint != request.spec_fingerprint
+    return "the published chain goes on with another spec since it was opened" if is_other else ""
 
 
 def why_lost(work: RequestContext, view: LedgerView) -> str:
@@ -97,7 +109,7 @@ def _log(stored: Pipeline, now: Pipeline) -> LogGrammar:
     """Return the log of a stored spec, at the place and with the readiness that the file tells."""
     kinds = {(log.format, log.pipeline is None) for log in (stored.log, now.log)}
     is_plain = kinds == {(stored.log.format, True)}  # else the keys of the stored spec are for another kind of log
-    keys = ("ready", "table", "partitions") if is_plain else ("ready",)
+    keys = ("ready", "table", "partitions", "history") if is_plain else ("ready",)
     told = {key: getattr(now.log, key) for key in keys}
     return stored.log.model_copy(update={"slice": _slices(stored, now), **told})
 

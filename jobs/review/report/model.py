@@ -214,14 +214,8 @@ def build_model(rows: ReportRows) -> ReportModel:
         held_left_out=sum(len(kind[MAX_HELD:]) for kind in (held, failed, waived)),
         checks=trends(rows),
         late=_late(rows),
-        commands=_commands(rows, next((card for card in (*held, *failed) if card.verdict is Verdict.FAIL), None)),
+        commands=commands(rows, next((card.waive for card in (*held, *failed) if card.verdict is Verdict.FAIL), None)),
     )
-
-
-def _commands(rows: ReportRows, stopped: Held | None) -> tuple[Command, ...]:
-    if stopped is None:
-        return commands(rows)
-    return commands(rows, stopped.waive, is_held=not stopped.is_published)
 
 
 def _line(slice_: Slice, rows: ReportRows) -> SliceLine:

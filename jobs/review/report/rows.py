@@ -41,6 +41,7 @@ class ReportRows:
     failed, both in slice order and of `slices` only.
     `awaited` is the slice that the schedule waits for; only a live page has one. `hold` tells why the schedule does not
     publish after a rollback; empty if it does.
+    `effects` maps open requests with runs that readers do not see, newest first, to what their publication does.
     """
 
     pipeline: str
@@ -63,6 +64,7 @@ class ReportRows:
     held: "tuple[StagedRun, ...]" = ()
     failing: "tuple[StagedRun, ...]" = ()
     hold: str = ""
+    effects: Mapping[str, str] = field(default_factory=dict)
 
 
 def provenance(run: "StagedRun", *, digits: int | None = None) -> Mapping[str, str]:
@@ -88,7 +90,7 @@ def provenance(run: "StagedRun", *, digits: int | None = None) -> Mapping[str, s
         },
     }
     return {name: text[:digits] for name, text in hashes.items()} | {
-        "log": f"version {log.version} of table {log.table_id[:digits]}",
+        "log": f"{log.named_version} of table {log.table_id[:digits]}",
         "commits of the slice": commits,
         "files and records": ", ".join(
             (counted(log.files, "file"), counted(log.records, "record"), counted(log.bytes, "byte"))
