@@ -109,7 +109,7 @@ def _log(stored: Pipeline, now: Pipeline) -> LogGrammar:
     """Return the log of a stored spec, at the place and with the readiness that the file tells."""
     kinds = {(log.format, log.pipeline is None) for log in (stored.log, now.log)}
     is_plain = kinds == {(stored.log.format, True)}  # else the keys of the stored spec are for another kind of log
-    keys = ("ready", "table", "partitions") if is_plain else ("ready",)
+    keys = ("ready", "table", "partitions", "history") if is_plain else ("ready",)
     told = {key: getattr(now.log, key) for key in keys}
     return stored.log.model_copy(update={"slice": _slices(stored, now), **told})
 

@@ -262,7 +262,7 @@ def _provenance(run: StagedRun | None) -> Mapping[str, str]:
         "input": result.input_fingerprint,
         "state before": result.state_before,
         "state after": result.state_after,
-        "log": f"version {log.version} of table {log.table_id}",
+        "log": f"{log.named_version} of table {log.table_id}",
         "commits of the slice": commits,
         "files and records": ", ".join(
             (counted(log.files, "file"), counted(log.records, "record"), counted(log.bytes, "byte"))

@@ -370,8 +370,7 @@ def _origin(run: StagedRun) -> Mapping[str, str]:
         "checkpoint": f"the changes after {earlier[-1].slice_id}, in {counted(len(earlier) + 1, 'part')}"
         if earlier
         else "full",
-        "log": f"version {log.version}, commits {commits}, {counted(log.files, 'file')} of table "
-        f"{log.table_id[:SHORT]}",
+        "log": f"{log.named_version}, commits {commits}, {counted(log.files, 'file')} of table {log.table_id[:SHORT]}",
         "watermark": "none" if result.watermark_ms is None else str(result.watermark_ms),
         "seconds": f"{result.seconds:.1f}",
         "staged": f"in ledger version {run.seq}{', to begin a chain' if run.is_chain_start else ''}",
