@@ -9,14 +9,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from operator import itemgetter
-from typing import Final
 
 from jobs.durations import format_duration
 from jobs.lake.log_match import Match, compare_coordinates, match_input
 from jobs.lake.log_version import NO_COMMITS
 from jobs.ledger.view import LedgerView, Request, RequestKind
 from jobs.pipeline.models.restate import RestateGrammar
-from jobs.pipeline.slices import slice_at, slice_grid
+from jobs.pipeline.slices import next_slice, slice_at, slice_grid
 from jobs.plain_text import counted
 from jobs.planning.chains import begins_chain, run_before
 from jobs.planning.changed_slices import ChangedSlice
@@ -29,9 +28,7 @@ from jobs.planning.request_context import (
     is_overtaken,
     not_in_upstream,
 )
-from jobs.runs import Slice
-
-OTHER_SPEC: Final = "it was published with another spec than the published head"
+from jobs.runs import EMPTY_STATE, Slice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +38,7 @@ class Assessed:
     `request` is the open request that replays its present records, if there is one. `why_not` tells why the schedule
     does not propose it; empty if it does, or if there is a request. `is_declined`: a person has declined it, or rolled
     it back. `is_replayable`: a person can replay it now; if not, `why_not` tells what comes before. `until` is the last
-    slice that is replayed with it.
+    slice that is replayed with it. `option` is the one with which a person replays it, after a space; empty: without.
     """
 
     change: ChangedSlice
@@ -50,6 +47,7 @@ class Assessed:
     why_not: str = ""
     is_declined: bool = False
     is_replayable: bool = True
+    option: str = ""
 
     @property
     def is_settled(self) -> bool:
@@ -146,7 +144,8 @@ class _Assessor:
 
     def assessed(self, change: ChangedSlice) -> Assessed:
         """Return what becomes of a slice, without the limit of their number."""
-        assessed = Assessed(change=change, until=self.until[change.slice.slice_id])
+        until, option = self._replayed_with(change)
+        assessed = Assessed(change=change, until=until, option=option)
         request = self._replayed_by(change)
         if request is not None:
             return replace(assessed, request=request)
@@ -230,10 +229,29 @@ class _Assessor:
         if head is not None and end != head.result.slice:
             return f"its chain ends at {end.slice_id}, before the published head {head.result.slice.slice_id}"
         if head is not None and chain_run.result.spec_fingerprint != head.result.spec_fingerprint:
-            return OTHER_SPEC
+            return "it was published with another spec than the published head"
         if begins_chain(self.view, chain_run) and run_before(self.view, change.slice) is not None:
-            return "it begins a chain, and only a person begins a chain (--fresh)"
+            return "it begins a chain, and only a person begins a chain"
         return ""
+
+    def _replayed_with(self, change: ChangedSlice) -> tuple[Slice, str]:
+        """Return the last slice that is replayed with a slice, and the option that a person needs for it.
+
+        The spec of the head replays it. So slices of that spec that follow its chain, and began with a warm-up, follow
+        from its state.
+        """
+        view, until = self.view, self.until[change.slice.slice_id]
+        chain_run, head = view.chain_run(change.run.result.run_id), view.head
+        is_fresh = chain_run.result.state_before == EMPTY_STATE and begins_chain(view, chain_run)
+        option = " --fresh" if is_fresh else ""
+        if head is not None and chain_run.result.spec_fingerprint != head.result.spec_fingerprint:
+            option = option or " --warm-up"
+            after = next_slice(slice_grid(self.work.pipeline), until)
+            run = None if after is None else view.published_chain_run(after.slice_id)
+            is_of_head = run is not None and run.result.spec_fingerprint == head.result.spec_fingerprint
+            if run is not None and is_of_head and run.result.state_before != EMPTY_STATE:
+                until = self.until[run.result.slice.slice_id]
+        return until, "" if run_before(view, change.slice) is None else option
 
     def _beyond(self, change: ChangedSlice) -> str:
         """Return why the pipeline file or a hold does not let the schedule propose a slice; empty if they do."""

@@ -8,7 +8,7 @@ from jobs.folding import first_lines
 from jobs.lake.log_match import Match
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.slices import show_ms, slice_grid
-from jobs.planning.assessing import OTHER_SPEC, Assessed, Restating, restate_rule
+from jobs.planning.assessing import Assessed, Restating, restate_rule
 from jobs.planning.changed_slices import in_words, named_spans
 from jobs.planning.published_spec import on_published_spec
 from jobs.planning.request_context import SHOWN_ID, RequestContext
@@ -86,11 +86,10 @@ def _fate(work: RequestContext, group: Sequence[Assessed]) -> str:
     if not first.is_replayable:
         return why
     to = show_ms(slice_grid(work.pipeline), first.until.end_ms)
-    of_range = f"{work.pipeline.name} --from {first.change.slice.slice_id} --to {to}"
+    of_range = f"{work.pipeline.name} --from {first.change.slice.slice_id} --to {to}{first.option}"
     verify = f"`hindcast plan {of_range} --verify` compares the records"
     if first.change.match is Match.UNKNOWN:
         return f"{why}: {verify}"
     if first.change.is_of_other_table and not first.is_declined:
         why = f"{why}: {verify}"
-    warm_up = " --warm-up" if first.why_not == OTHER_SPEC else ""
-    return f"{why}. To restate {'it' if len(group) == 1 else 'them'}: hindcast run {of_range}{warm_up}"
+    return f"{why}. To restate {'it' if len(group) == 1 else 'them'}: hindcast run {of_range}"

@@ -408,6 +408,7 @@ def test_a_slice_of_an_earlier_chain_is_told(shop: Shop) -> None:
     assert "its chain ends at 2024-01-02, before the published head 2024-01-04" in told[1]
     assert told[1].endswith("hindcast run sales --from 2024-01-02 --to 2024-01-03")
     assert "it begins a chain" in told[2]
+    assert told[2].endswith("hindcast run sales --from 2024-01-03 --to 2024-01-05 --fresh")
 
 
 def test_another_table_at_the_place_of_the_log_is_seen(shop: Shop) -> None:
