@@ -14,6 +14,9 @@ from jobs.plain_text import counted
 EMPTY_STATE = "empty"
 """The fingerprint of the state before a run that begins a chain."""
 
+LISTED = "parquet-"
+"""The id of a directory of Parquet files begins with this text."""
+
 _DATE_LENGTH = len("2013-02-08")
 
 SHOWN_DIGITS = 12
@@ -105,6 +108,16 @@ class LogCoordinates:
     earlier_records: int = 0
     file_digests: str = field(default="", compare=False)
     log_digests: str = field(default="", compare=False)
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether the version is a digest of the listing of a directory, which tells no order."""
+        return self.table_id.startswith(LISTED)
+
+    @property
+    def named_version(self) -> str:
+        """The version for people."""
+        return f"listing {self.version:012x}" if self.is_listed else f"version {self.version}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

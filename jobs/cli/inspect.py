@@ -13,7 +13,7 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import show_instant, slice_of_id
 from jobs.plain_text import counted, escaped_json
 from jobs.planning.published_spec import on_published_spec
-from jobs.reading.plain_values import plain, rows_of
+from jobs.reading.plain_values import plain, rows_of, shown_instant
 from jobs.reading.published import read_published
 from jobs.reading.stored_tables import spec_of
 from jobs.storage import is_remote
@@ -181,8 +181,8 @@ def cell(value: object) -> str:
         return ""
     if isinstance(value, date) and not isinstance(value, datetime):
         return value.isoformat()
-    if hasattr(value, "strftime"):
-        return f"{value:%Y-%m-%d %H:%M:%S}".removesuffix(":00")
+    if isinstance(value, datetime):
+        return shown_instant(value)
     if isinstance(value, list | dict | bytes):
         return escaped_json(plain(value))
     return _number(value) if isinstance(value, float) else str(value)

@@ -114,7 +114,11 @@ def at_option(purpose: str) -> Callable[[Callable[_Parameters, _Result]], Callab
 
 
 master_option = click.option(
-    "--master", envvar="HINDCAST_MASTER", default=None, help="Spark master, such as local[2].  [default: local[*]]"
+    "--master",
+    envvar="HINDCAST_MASTER",
+    default=None,
+    show_envvar=True,
+    help="Spark master, such as local[2].  [default: local[*]]",
 )
 
 

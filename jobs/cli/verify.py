@@ -45,7 +45,8 @@ def verify_command(
     checkpoints, tallies and results of checks. Of the event log, it reads the files of the published slices, and
     compares them with their checksums, or with the digests that the runs have stored. Notes name files of the ledger
     that no commit names, and a published spec that cannot be computed any more, as after an upgrade. The exit status is
-    1 if there is a finding. It is 0 without one, also if no slice is in the share or range: the last line tells so. A
+    1 if there is a finding. It is 0 without one, also if no slice is in the share or range, or if files of the log have
+    no checksum and no run has stored a digest of them: the last line tells so. A
     pipeline without a ledger is refused. `hindcast mend` makes damaged rows again.
     """
     work = places.request_context(places.pipeline(pipeline_name))

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -65,7 +65,7 @@ class SettledChange:
     """How much a publication changes settled windows.
 
     - `changed`: windows with another value, windows that would be gone, and windows that would be new in a slice that
-      readers see already. `by_slice` has their number by slice, and `windows` names a few.
+      readers see already. `by_slice` has their number by slice, and `windows` names a few of each slice.
     - `seen`: the settled windows that readers see. It is counted only if `changed` is not 0.
     - `columns`: for each column, the sum of the absolute changes and the sum of the absolute values that readers see.
     """
@@ -74,7 +74,7 @@ class SettledChange:
     changed: int = 0
     seen: int = 0
     by_slice: Mapping[str, int] = field(default_factory=dict)
-    windows: tuple[str, ...] = ()
+    windows: Mapping[str, Sequence[str]] = field(default_factory=dict)
     columns: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     @property
@@ -113,7 +113,7 @@ def settled_change(
         changed=changes.changed,
         seen=seen,
         by_slice=dict(sorted(changes.by_slice.items())),
-        windows=tuple(changes.windows[:NAMED_WINDOWS]),
+        windows=changes.windows,
         columns={name: (_sum(changes.sums[name]), totals[name]) for name in settled.columns},
     )
 
@@ -124,7 +124,7 @@ class _Changes:
     def __init__(self, settled: Settled, sides: Sides) -> None:
         self.changed = 0
         self.by_slice: Counter[str] = Counter()
-        self.windows: list[str] = []
+        self.windows: dict[str, list[str]] = {}
         self.sums: dict[str, list[float]] = defaultdict(list)
         self._settled = settled
         self._seen_slices = pa.array([*sides.before.runs], pa.string())
@@ -143,8 +143,10 @@ class _Changes:
         changed = changed.filter(pc.is_in(changed[GROUP], pairs[GROUP].filter(self._differs(part, pairs, shape))))
         self.changed += changed.num_rows
         self.by_slice.update(changed["slice_id"].to_pylist())
-        rows = rows_of(part.rows.take(changed[ROW].slice(0, NAMED_WINDOWS)).select(list(shape.match)))
-        self.windows = sorted([*self.windows, *(match_words(plain(row)) for row in rows)])[:NAMED_WINDOWS]
+        named = sql.query({"changed": changed}, _NAMED_SQL, (NAMED_WINDOWS,))
+        rows = rows_of(part.rows.take(named[ROW]).select(list(shape.match)))
+        for slice_id, row in zip(named["slice_id"].to_pylist(), rows, strict=True):
+            self.windows[slice_id] = sorted([*self.windows.get(slice_id, ()), match_words(plain(row))])[:NAMED_WINDOWS]
         self._add_sums(part, pairs.filter(pc.is_in(pairs[GROUP], changed[GROUP])))
 
     def _differs(self, part: Matched, pairs: pa.Table, shape: Shape) -> pa.ChunkedArray:
@@ -204,6 +206,11 @@ def _seen(stored: StoredRuns, sides: Sides, settled: Settled, *, options: Compar
 
 _CHANGED_PAIRS_SQL = f"SELECT * FROM ({PAIRS_SQL}) AS pairs SEMI JOIN found USING ({GROUP})"  # noqa: S608
 """The query for the pairs of rows in these windows."""
+
+_NAMED_SQL = f"""
+    SELECT slice_id, {ROW} FROM changed QUALIFY row_number() OVER (PARTITION BY slice_id ORDER BY {ROW}) <= ?
+"""  # noqa: S608
+"""The query for the first of these windows in each slice."""
 
 _SEEN_SQL = f"""
     SELECT {GROUP}, {ROW} FROM seen JOIN narrow USING ({ROW}) WHERE {AT} = 0 AND epoch_us(window_end) <= ?

@@ -121,8 +121,7 @@ def _removals(facts: TableFacts, slice_columns: Sequence[str]) -> Iterator[Findi
     def is_in_slice(partition: Mapping[str, str | None]) -> bool:
         return all(partition.get(name, "unknown") for name in slice_columns)
 
-    restored = max((commit.version for commit in facts.commits if commit.operation == "RESTORE"), default=-1)
-    broken = [commit for commit in facts.commits if commit.version > restored and any(map(is_in_slice, commit.removed))]
+    broken = [commit for commit in facts.commits if any(map(is_in_slice, commit.removed))]
     if broken:
         names = ", ".join(f"{commit.version} ({commit.operation})" for commit in broken[:5])
         more = f" and {len(broken) - 5} more" if len(broken) > 5 else ""  # noqa: PLR2004

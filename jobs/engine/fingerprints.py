@@ -85,7 +85,7 @@ _IRRELEVANT = (
     "pipeline", "quality", "publish", "restate", "repair", "retention", "schedule", "owner", "description", "tags",
     "alerts",
 )  # fmt: skip
-_IRRELEVANT_OF_LOG = ("table", "format", "partitions", "changes", "pipeline", "panes", "ready")
+_IRRELEVANT_OF_LOG = ("table", "format", "partitions", "changes", "history", "pipeline", "panes", "ready")
 _IRRELEVANT_OF_SLICE = ("first", "last")
 
 

@@ -75,17 +75,16 @@ class ColumnSlicing(Slicing):
         with ThreadPoolExecutor(max_workers=READERS) as pool:
             times = known | dict(zip((file.path for file in unknown), pool.map(read, unknown), strict=True))
         nulls = [file_times.nulls for file_times in times.values()]
-        if any(nulls):
-            raise null_slices(self.log, self.cut.by, nulls)
+        refusal = null_slices(self.log, self.cut.by, nulls) if any(nulls) else None
         self._spans.update({path: own.span for path, own in times.items() if own.span is not None})
-        self._refuse_far()
+        refusal = refusal or self._refusal_of_far()
         # The commit that hid rows has removed them from the days that the file had before.
         self._spans.update({path: own.former for path, own in times.items() if own.former is not None})
         files = [pin for file in self.log.files() if file.path in times for pin in self._parts(file, times[file.path])]
-        return SlicedFiles(files=tuple(files), data_ms=self._data_ms(times.values()))
+        return SlicedFiles(files=tuple(files), data_ms=self._data_ms(times.values()), refusal=refusal)
 
-    def _refuse_far(self) -> None:
-        """Refuse records outside the years 1 to 9999, where no slice is, unless `first` or `last` leaves them out."""
+    def _refusal_of_far(self) -> LogError | None:
+        """Return that records are outside the years 1 to 9999, where no slice is; None if the bounds leave them out."""
         by = self.cut.by
         grid = SliceGrid(every_ms=by.every_ms, zone=by.zone, first_ms=None, last_ms=None)
         for path, span in self._spans.items():
@@ -95,10 +94,11 @@ class ColumnSlicing(Slicing):
                 is_where, key = "after the year 9999", "last"
             else:
                 continue
-            raise LogError(
+            return LogError(
                 f"event log {self.log.uri} has in file {path} a record whose slice column {self.column!r} is {is_where}"
                 f", where no slice is. Remove the record, or set `log.slice.{key}`, which leaves it out"
             )
+        return None
 
     def _known_times(self) -> dict[str, _FileTimes]:
         """Return the times of the files whose statistics tell them: all in one slice of the range, or outside of it."""

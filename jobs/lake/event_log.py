@@ -11,6 +11,7 @@ from jobs.lake.append_order import CommitOrder, with_append_places
 from jobs.lake.commit_history import FEW_COMMITS, CommitHistory, newest_data_ms
 from jobs.lake.covered_files import CoveredFile
 from jobs.lake.damage import log_errors
+from jobs.lake.file_origins import unordered
 from jobs.lake.known_log import KnownLog, covered_files, refuse_replaced
 from jobs.lake.log_coordinates import SliceFiles, known_history, known_since, slice_commits
 from jobs.lake.log_cut import Cut
@@ -164,6 +165,10 @@ class PinnedLog:
 
         return tuple(sorted(self.files, key=order))
 
+    def unordered(self) -> frozenset[str]:
+        """Return the slices that `order: appended` cannot order any more. The log need not be pinned with an order."""
+        return unordered(self._table, self.whole.files, self.log_files)
+
     def moved(self) -> dict[int, tuple[int, int]]:
         """Return the first row id of each file whose row ids are not in the order of appending -> its place in it."""
         return {
@@ -245,6 +250,8 @@ def pin_log(
     back = slices if isinstance(slices, LookBack) else LookBack(slices=tuple(slices))
     slicing = slicing_of(log, log_files, Cut(uri=log.uri, by=by, slices=back.every))
     sliced = slicing.sliced()
+    if sliced.refusal is not None:
+        raise sliced.refusal
     files = sliced.files if may_be_changed else _known_files(sliced, log, log_files, order=order)
     by_slice = SliceFiles.grouped(files, back)
     digests = by_slice.own_digests()
@@ -308,7 +315,8 @@ def files_of_slices(log: LogVersion, *, by: SliceGrammar, slices: Sequence[Slice
     """Return the files that a version of the log has for some slices. They need not be contiguous.
 
     Raises:
-        LogError: as for `pin_log`, without a look at the commits and at the files themselves.
+        LogError: as for `pin_log`, without a look at the commits and at the files themselves, and not for records that
+            belong to no slice.
     """
     return slicing_of(log, log.log_files(), Cut(uri=log.uri, by=by, slices=tuple(slices))).sliced().files
 

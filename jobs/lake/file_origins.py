@@ -106,9 +106,26 @@ def with_origins(log: LogVersion, files: Sequence[PinnedFile], log_files: LogFil
     Raises:
         LogError: a file was rewritten, so that the order of its records is lost, or the commit that added it is gone.
     """
+    return tuple(_placed(log, file, origin) for file, origin in _with_origin(log, files, log_files))
+
+
+def unordered(log: LogVersion, files: Sequence[PinnedFile], log_files: LogFiles) -> frozenset[str]:
+    """Return the slices with a file for which `with_origins` raises.
+
+    Raises:
+        LogError: a commit file is damaged.
+    """
+    origins = _with_origin(log, files, log_files)
+    return frozenset(file.slice_id for file, origin in origins if origin is None or not origin.is_append)
+
+
+def _with_origin(
+    log: LogVersion, files: Sequence[PinnedFile], log_files: LogFiles
+) -> list[tuple[PinnedFile, Origin | None]]:
+    """Return files with their origins, as far as the commits can be read."""
     places = {file.path: place_of(log_files.root, file.path) for file in files}
     origins = find_origins(log_files, frozenset(places.values()), version=log.version)
-    return tuple(_placed(log, file, origins.get(places[file.path])) for file in files)
+    return [(file, origins.get(places[file.path])) for file in files]
 
 
 def _placed(log: LogVersion, file: PinnedFile, origin: Origin | None) -> PinnedFile:

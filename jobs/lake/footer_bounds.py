@@ -1,6 +1,6 @@
 """The bounds of a column in the footers of Parquet files, for logs without statistics of their own. No row is read."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,8 +27,10 @@ def known_bounds(log: LogVersion, column: str) -> "pa.Table":
     return log.bounds(column) if log.has_commits else footer_bounds(log, column)
 
 
-def footer_bounds(log: LogVersion, column: str) -> "pa.Table":
+def footer_bounds(log: LogVersion, column: str, *, only: Callable[[str], bool] | None = None) -> "pa.Table":
     """Return `path`, `low`, `high` and `nulls` of the files whose footers have all three, as `LogVersion.bounds`.
+
+    `only` chooses files by their paths.
 
     Raises:
         LogError: a file is damaged or missing.
@@ -45,7 +47,7 @@ def footer_bounds(log: LogVersion, column: str) -> "pa.Table":
             except OverflowError:  # a year that Python does not have
                 return None
 
-    files = log.files()
+    files = [file for file in log.files() if only is None or only(file.path)]
     with ThreadPoolExecutor(max_workers=READERS) as pool:
         rows = [(file.path, *own) for file, own in zip(files, pool.map(read, files), strict=True) if own is not None]
     return bounds_table(rows, log.nodes[column])

@@ -33,8 +33,8 @@ _DIGITS = 20
 _COMMIT = re.compile(rf"(\d{{{_DIGITS}}})\.json")
 _REMOVABLE: Final = "If it is a checkpoint of Delta and all commit files still exist, you can remove it instead"
 _OTHER_HISTORY: Final = (
-    "If the table was restored from a backup and written to since, copy its records into a new table and name that one "
-    "in `log.table` (docs/reference/logs.md)"
+    "If the table was restored from a backup and written to since, give its new history a name in the pipeline file "
+    "(`log: {history: NAME}`): its slices are then compared as those of another table (docs/reference/logs.md)"
 )
 """The ways on if a file of the log of commits is not the one that an earlier run has read."""
 _OTHERS = re.compile(rf"\d{{{_DIGITS}}}\.(?:crc|\d{{{_DIGITS}}}\.compacted\.json)")

@@ -16,6 +16,7 @@ from jobs.lake.covered_files import StoredDigests
 from jobs.lake.log_files import NO_DIGESTS, LogFiles
 from jobs.lake.log_version import DataFile, LogTip, LogVersion
 from jobs.lake.parquet_listing import ParquetListing, list_parquet, typed_value
+from jobs.runs import LISTED
 from windowlib.errors import LogError
 from windowlib.records.column_types import Node, parse_type
 
@@ -110,8 +111,8 @@ class ParquetPlace:
         listing = list_parquet(self.uri)
         if version is not None and version != listing.version:
             raise LogError(
-                f"the files of event log {self.uri} are not those of its version {version} any more, and a directory "
-                "of Parquet files has only the files of now"
+                f"the files of event log {self.uri} are not those that a run has listed any more, and a directory of "
+                "Parquet files has only the files of now"
             )
         if not listing.files:
             raise LogError(
@@ -122,7 +123,7 @@ class ParquetPlace:
         place = self.uri.encode("utf-8", errors="surrogatepass")
         return ParquetVersion(
             version=listing.version,
-            table_id=f"parquet-{blake2b(place, digest_size=8).hexdigest()}",  # no file tells one log from another
+            table_id=f"{LISTED}{blake2b(place, digest_size=8).hexdigest()}",  # no file tells one log from another
             **listed_facts(listing, partitions=self.partitions),
         )
 

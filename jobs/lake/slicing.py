@@ -26,12 +26,14 @@ EVER: Final = Span(MIN_TIMESTAMP_MS, MAX_TIMESTAMP_MS)
 class SlicedFiles:
     """The files of some slices, and the instants of all slices that have records, ascending.
 
-    `unknown` maps a slice to the reason why some of its records cannot be told from those of other slices.
+    `unknown` maps a slice to the reason why some of its records cannot be told from those of other slices. `refusal`
+    tells of records that belong to no slice, so that no run may read the log.
     """
 
     files: tuple[PinnedFile, ...]
     data_ms: tuple[int, ...]
     unknown: Mapping[str, LogError] = field(default_factory=dict)
+    refusal: LogError | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +51,7 @@ class Slicing(ABC):
         """Return the files of the version.
 
         Raises:
-            LogError: records belong to no slice.
+            LogError: a file cannot be read, or its partition is longer than a slice.
         """
 
     @abstractmethod

@@ -30,6 +30,7 @@ class PartitionSlicing(Slicing):
     @override
     def sliced(self) -> SlicedFiles:
         nulls: list[int | None] = []
+        refusal: LogError | None = None
         files: list[PinnedFile] = []
         filled: set[int] = set()
         columns = self.cut.by.columns
@@ -40,16 +41,20 @@ class PartitionSlicing(Slicing):
                 continue
             if file.records == 0 and not self.cut.slices:
                 continue
-            at_ms = self.cut.instant_ms(value)
+            try:
+                at_ms = self.cut.instant_ms(value)
+            except LogError as error:
+                refusal = refusal or error
+                continue
             if file.records != 0:
                 filled.add(at_ms)
             slice_id = self.cut.slice_of(at_ms)
             if slice_id is not None:
                 self.cut.refuse_longer(value)
                 files.append(PinnedFile.of(file, value=value, slice_id=slice_id))
-        if nulls:
-            raise null_slices(self.log, self.cut.by, nulls)
-        return SlicedFiles(files=tuple(files), data_ms=tuple(sorted(filled)))
+        if nulls and refusal is None:
+            refusal = null_slices(self.log, self.cut.by, nulls)
+        return SlicedFiles(files=tuple(files), data_ms=tuple(sorted(filled)), refusal=refusal)
 
     @override
     def groups(self, path: str, action: Mapping[str, Any], *, version: int) -> Sequence[str | None]:

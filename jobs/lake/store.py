@@ -5,18 +5,17 @@ Readers, the audit and the next slice see rows only by attempt (laws L4 and L5).
 """
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from jobs.lake.arrow_types import arrow_table
-from jobs.lake.damage import ADVICE, reading
+from jobs.lake.damage import reading
 from jobs.lake.delta_tables import MAX_ATTEMPTS, OpenedTable, checkpoint_interval, forget_table, open_table
 from jobs.lake.log_files import place_of
-from jobs.lake.parquet_files import open_parquet, parquet_format
+from jobs.lake.parquet_files import parquet_format
 from jobs.lake.table_files import Attempt, TableFile
 from jobs.storage import delta_options, file_system
-from windowlib.errors import SpecError, StoreError
+from windowlib.errors import SpecError
 from windowlib.records.column_types import Node, field_node, spell_type
 from windowlib.records.tables import (
     CHECKPOINT_TABLES,
@@ -40,8 +39,6 @@ Share = tuple[int, int]
 WHOLE: Share = (0, 1)
 """All files."""
 
-NEWEST_FILES = 8
-"""In so many files of a table, a column is looked for before it is added to the table."""
 _UNREADABLE_FEATURES = frozenset({"columnMapping", "deletionVectors"})
 """Features of Delta that our tables do not have. Their files alone would give wrong rows."""
 _ROLE = "hindcast.role"
@@ -75,7 +72,7 @@ def ensure_table(uri: str, table: Table, *, attempts: int = MAX_ATTEMPTS) -> Non
     first rows that have them add them.
 
     Raises:
-        SpecError: a column exists with another type, or changes from key to value or back.
+        SpecError: a column that a file has exists with another type, or changes from key to value or back.
         StoreError: the table cannot be read, or another process committed first at every try.
     """
     from jobs.lake.durable_commits import until_committed  # readers do not need it
@@ -91,14 +88,27 @@ def check_columns(uri: str, table: Table) -> None:
         _new_columns(uri, stored, table)
 
 
-def _new_columns(uri: str, stored: OpenedTable, table: Table) -> list[Mapping[str, Any]]:
-    """Return the columns that a stored table lacks; raises as `check_columns` does."""
+def _new_columns(
+    uri: str, stored: OpenedTable, table: Table
+) -> tuple[list[Mapping[str, Any]], dict[str, Mapping[str, Any]]]:
+    """Return the columns that a stored table lacks, and those that take the place of one that no file has, by its name.
+
+    Raises as `check_columns` does.
+    """
     existing = {field["name"].lower(): field for field in json.loads(stored.delta.schema().to_json())["fields"]}
     wanted = {field["name"].lower(): field for field in _fields(table)}
+    replaced = {}
     for name, field in wanted.items():
-        if name in existing:
-            _check_column(uri, existing[name], field)
-    return [field for name, field in wanted.items() if name not in existing]
+        problem = _problem(uri, existing[name], field) if name in existing else None
+        if problem is None:
+            continue
+        from jobs.lake.stored_columns import is_stored  # few pipelines need it
+
+        former = existing[name]["name"]
+        if is_stored(stored, {former, field["name"]}):
+            raise problem
+        replaced[former] = field
+    return [field for name, field in wanted.items() if name not in existing], replaced
 
 
 def _ensure(uri: str, table: Table) -> None:
@@ -119,34 +129,20 @@ def _ensure(uri: str, table: Table) -> None:
         )
         forget_table(uri)
         return
-    added = [Field.from_json(json.dumps(field)) for field in _new_columns(uri, table_, table)]
-    if renew_properties(uri, table_.delta, _PROPERTIES, former=_FORMER):
+    new, replaced = _new_columns(uri, table_, table)
+    added = [Field.from_json(json.dumps(field)) for field in new]
+    if replaced:
+        from jobs.lake.stored_columns import replace_columns  # few pipelines need it
+
+        replace_columns(table_, replaced)
+    if renew_properties(uri, table_.delta, _PROPERTIES, former=_FORMER) or replaced:
         forget_table(uri)
     if added:
-        _refuse_lost_columns(table_, {field.name for field in added})
+        from jobs.lake.stored_columns import refuse_lost_columns  # most tables get no column
+
+        refuse_lost_columns(table_, {field.name for field in added})
         table_.delta.alter.add_columns(added, post_commithook_properties=commit_hooks(uri))
         forget_table(uri)
-
-
-def _refuse_lost_columns(table: OpenedTable, added: AbstractSet[str]) -> None:
-    """Raise if one of the newest files has a column that is to be added to its table.
-
-    A table gets its columns before its files do. So the schema in Delta's log is damaged, and the column would be added
-    beside the one with the damaged name.
-    """
-    import pyarrow.compute as pc
-
-    actions = arrow_table(table.delta.get_add_actions(flatten=True))
-    newest = actions.take(pc.sort_indices(actions, [("modification_time", "descending")])[:NEWEST_FILES])
-    system, root = file_system(table.uri)
-    for path in newest["path"].to_pylist():
-        with system.open_input_file(place_of(root, path)) as data:
-            lost = sorted(added & {*open_parquet(data).schema_arrow.names})
-        if lost:
-            raise StoreError(
-                f"table {table.uri} has no column {', '.join(lost)}, but its file {path} has: the schema in its "
-                f"_delta_log is damaged. {ADVICE}"
-            )
 
 
 def _fields(table: Table) -> list[Mapping[str, Any]]:
@@ -156,24 +152,34 @@ def _fields(table: Table) -> list[Mapping[str, Any]]:
     ]
 
 
-def _check_column(uri: str, existing: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+def _problem(uri: str, existing: Mapping[str, Any], wanted: Mapping[str, Any]) -> SpecError | None:
+    """Return why a stored column does not take the values of a column of the spec; None if it does."""
     name, role, former = wanted["name"], wanted["metadata"].get(_ROLE), existing["metadata"].get(_ROLE)
     if name != existing["name"]:
-        raise SpecError(
+        return SpecError(
             f"column {name!r} differs in case only from column {existing['name']!r} of table {uri}; use that name, or "
             "another one"
         )
     if not column_takes(existing["type"], wanted["type"]):
+        if role == "key":
+            return SpecError(
+                f"key column {name!r} of table {uri} is a {spell_type(existing['type'])}, but the log makes it a "
+                f"{spell_type(wanted['type'])}. A key column keeps its type as long as a row has it: give the pipeline "
+                "a new name, or name as key a column of `log.columns` that has the former type, under another name "
+                f"(such as cast({name} as {spell_type(existing['type'])}))"
+            )
         kinds = f"is a {spell_type(existing['type'])}, but the spec now makes it a {spell_type(wanted['type'])}"
-        raise SpecError(
-            f"column {name!r} of table {uri} {kinds}. It keeps its type, also if only a candidate or a cancelled "
-            "request has it: rename it (acc_NAME: output NAME) in the pipeline file, or give the pipeline a new name"
+        return SpecError(
+            f"column {name!r} of table {uri} {kinds}. It keeps its type as long as a row has it: rename it (acc_NAME: "
+            "output NAME) in the pipeline file, or give the pipeline a new name. If only candidates and cancelled "
+            "requests have it, `hindcast clean PIPELINE --remove` frees it, with `retention: {unpublished: 1d}`"
         )
     if role and former and role != former:
-        raise SpecError(
+        return SpecError(
             f"column {name!r} of table {uri} was a {former} column, and the spec now makes it a {role} column. A row "
             "does not show which of the two it is. Give the output another name, or give the pipeline a new name"
         )
+    return None
 
 
 def table_columns(uri: str) -> dict[str, Node]:

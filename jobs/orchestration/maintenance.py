@@ -49,7 +49,8 @@ def verify_all(work: RequestContext, span: Span) -> Verified:
     is_readable = all(run_id in view.runs for run_id in view.published.values())
     current = verify_current_tables(work) if span == Span() and is_readable else ()
     findings = (*ledger.findings, *report.findings, *current, *log.findings)
-    return Verified(report=replace(report, findings=findings), ledger=ledger, log=log)
+    report = replace(report, findings=findings, unknown_files=log.unknown)
+    return Verified(report=report, ledger=ledger, log=log)
 
 
 def scrub(pipeline_file: str, *, lake: Lake, since_ms: int | None = None) -> Verification:

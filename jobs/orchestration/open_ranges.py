@@ -85,6 +85,16 @@ def open_range(work: RequestContext, asked: Asked) -> Opened:
     return open_request(work, asked, make_room=lambda view, request_id: _room(work, view, asked, request_id=request_id))
 
 
+def close_replaced(work: RequestContext, asked: Asked) -> None:
+    """Close the open ones in the range of a request that is to replace them, and has nothing to replay.
+
+    Raises:
+        RangeTaken: it cannot replace them.
+    """
+    if asked.if_open is IfOpen.REPLACE:
+        work.ledger.write(lambda view: _room(work, view, asked, request_id=""))
+
+
 def check_range_is_free(work: RequestContext, view: LedgerView, asked: Asked) -> str | None:
     """Check that a request could be opened now; return the id of the open one that it would resume, if there is one.
 
@@ -145,8 +155,9 @@ def _room(work: RequestContext, view: LedgerView, asked: Asked, *, request_id: s
         elif unseen:
             why_not = f"{_named(unseen)} was opened after you looked, so it is not replaced: look at it, and ask again"
     if asked.if_open is IfOpen.REPLACE and not why_not:
-        why = f"replaced by request {request_id[:SHOWN_DIGITS]} of {asked.who}"
-        return [closed_event(request.request_id, why, who=asked.who, by=request_id) for request in others]
+        by = f"request {request_id[:SHOWN_DIGITS]} of {asked.who}" if request_id else f"what {asked.who} sees published"
+        why, new_id = f"replaced by {by}", request_id or None
+        return [closed_event(request.request_id, why, who=asked.who, by=new_id) for request in others]
     shown = [_shown(work, view, request) for request in others]
     raise RangeTaken(shown, asked=_range_of(work, asked), why_not=why_not)
 

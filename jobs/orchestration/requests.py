@@ -13,7 +13,7 @@ from jobs.ledger.events import EventKind, LedgerEvent, closed_event, slice_colum
 from jobs.ledger.looks import verified_event
 from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
 from jobs.orchestration.attempts import check_left_out, may_stage, replay_until_closed
-from jobs.orchestration.open_ranges import check_range_is_free, open_range
+from jobs.orchestration.open_ranges import check_range_is_free, close_replaced, open_range
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.pipeline.slices import slices_between
 from jobs.planning.chains import continues_chain
@@ -115,6 +115,7 @@ def run_request(
     if accepted is not None:
         accepted.check(view, planned)
     if all(step.is_published and step.reason is Reason.CURRENT for step in planned.range):
+        close_replaced(work, asked)
         move_current_tables(work)  # a process may have been killed after its publication
         return _nothing_to_do(work, view, planned)
     for warning in (*planned.cautions, *_of_publication(work, view, planned=planned, asked=asked)):

@@ -1,10 +1,12 @@
 """Restatements in Airflow: what a scheduled run tells of changed slices, and the DAG run that restates them."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from jobs.ledger.events import LedgerEvent, closed_event
 from jobs.ledger.view import LedgerView, Request, RequestKind
 from jobs.orchestration.backfill_form import MAX_REASON
 from jobs.orchestration.decisions import lake_of
@@ -15,7 +17,7 @@ from jobs.pipeline.slices import show_ms, slice_grid
 from jobs.plain_text import shortened
 from jobs.planning.assessing import open_proposal, restate_rule, waits_for
 from jobs.planning.change_sentences import ToldChanges, told
-from jobs.planning.published_spec import on_published_spec, why_lost
+from jobs.planning.published_spec import on_published_spec, why_lost, why_not_replayed
 from jobs.planning.request_context import Asked, RequestContext, is_live, open_request_context, with_cut_of
 from jobs.planning.restating import propose, request_slices, request_to_continue
 from jobs.planning.steps import Ask
@@ -40,7 +42,7 @@ def propose_changes(work: RequestContext, *, who: str) -> ToldChanges:
     """Propose to restate changed slices as the pipeline file says, and return what has changed.
 
     A log that cannot be compared is told, and does not stop the caller. Nothing is written for a pipeline without a
-    publication.
+    publication. If the published chain cannot be computed any more, an open proposal is closed.
     """
     rule = restate_rule(work)
     work, _ = on_published_spec(work)
@@ -48,6 +50,12 @@ def propose_changes(work: RequestContext, *, who: str) -> ToldChanges:
     if not view.published:
         return ToldChanges(slices=(), sentences=())
     if why := why_lost(work, view):
+
+        def close(view: LedgerView) -> Sequence[LedgerEvent]:
+            proposal = open_proposal(work, view)
+            return [] if proposal is None else [closed_event(proposal.request_id, why)]
+
+        work.ledger.write(close)
         return ToldChanges(slices=(), sentences=(f"nothing is restated: {why}",))
     return told(work, lambda: propose(work, rule=rule, who=who))
 
@@ -108,8 +116,9 @@ def to_start(pipeline_file: str, *, lake: str | None = None) -> BackfillStart | 
     request = next((request for request in waiting if request is not None), None)
     if request is None:
         return "no restatement is proposed"
-    why = _stopped(work, view, request)
-    if why:
+    if why := why_not_replayed(work, view, request):
+        return f"request {request.request_id} cannot be replayed, because {why}"
+    if why := _stopped(work, view, request):
         return why
     conf = restatement_conf(work, request, publish=True)
     return BackfillStart(dag_id=f"backfill_{pipeline.name}", run_id=_run_id(request), conf=conf)

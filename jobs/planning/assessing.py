@@ -4,22 +4,26 @@ A restatement replays the slices from the first changed one to the end of its ch
 the state of earlier ones. So a later slice may be the reason why an earlier one is not proposed.
 """
 
-from bisect import bisect_right
+import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from operator import itemgetter
+from typing import Final
 
 from jobs.durations import format_duration
 from jobs.lake.log_match import Match, compare_coordinates, match_input
 from jobs.lake.log_version import NO_COMMITS
+from jobs.ledger.seen_log import known_log
 from jobs.ledger.view import LedgerView, Request, RequestKind
 from jobs.pipeline.models.restate import RestateGrammar
 from jobs.pipeline.slices import next_slice, slice_at, slice_grid
 from jobs.plain_text import counted
-from jobs.planning.chains import begins_chain, run_before
+from jobs.planning.chains import adoption, begins_chain, run_before
 from jobs.planning.changed_slices import ChangedSlice
-from jobs.planning.published_spec import why_lost
+from jobs.planning.log_pin import unordered_slices
+from jobs.planning.published_spec import chain_ends, why_lost
 from jobs.planning.request_context import (
     RequestContext,
     covers,
@@ -30,6 +34,8 @@ from jobs.planning.request_context import (
 )
 from jobs.runs import EMPTY_STATE, Slice
 
+_COMMIT: Final = re.compile(r"commit (\d+)")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assessed:
@@ -37,8 +43,10 @@ class Assessed:
 
     `request` is the open request that replays its present records, if there is one. `why_not` tells why the schedule
     does not propose it; empty if it does, or if there is a request. `is_declined`: a person has declined it, or rolled
-    it back. `is_replayable`: a person can replay it now; if not, `why_not` tells what comes before. `until` is the last
-    slice that is replayed with it. `option` is the one with which a person replays it, after a space; empty: without.
+    it back. `is_replayable`: a person can replay it now; if not, `why_not` tells what comes before. `is_left`: the log
+    does not have what a replay needs, or `log.slice.first` leaves the slice out, so it stays as it was published.
+    `until` is the last slice that is replayed with it. `option` is the one with which a person replays it, after a
+    space; empty: without.
     """
 
     change: ChangedSlice
@@ -47,13 +55,14 @@ class Assessed:
     why_not: str = ""
     is_declined: bool = False
     is_replayable: bool = True
+    is_left: bool = False
     option: str = ""
 
     @property
     def is_settled(self) -> bool:
         """Whether no person has to look: declined, replayed by a request, or without the records to replay."""
         is_replayed = self.request is not None and not self.request.is_proposed
-        return self.is_declined or is_replayed or bool(self.change.removed)
+        return self.is_declined or is_replayed or self.is_left
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +98,9 @@ def assess(
     if not changed:
         return Restating(assessed=(), proposal=proposal)
     declined, unpublished, ends = _declined(view, changed), not_in_upstream(work, view), chain_ends(view)
+    first_ms = slice_grid(work.pipeline).first_ms
+    inside = [change for change in changed if first_ms is None or change.slice.start_ms >= first_ms]
+    removed = [(change.slice.slice_id, change.removed) for change in inside if change.removed]
     assessor = _Assessor(
         work=work,
         view=view,
@@ -100,8 +112,10 @@ def assess(
         until=chain_ends(view, without=unpublished) if unpublished else ends,
         unpublished=unpublished,
         other_cut=_other_cut(work, view),
-        removed=[(change.slice.slice_id, change.removed) for change in changed if change.removed],
+        removed=removed,
+        removals=_commits_in_words([commit for _, commit in removed]),
         undecided=_undecided(work, changed, declined),
+        unordered=cache(partial(_unordered, work, view, changed)),
         lost=cache(partial(why_lost, work, view)),
     )
     slices = [assessor.assessed(change) for change in changed]
@@ -124,8 +138,9 @@ class _Assessor:
     `begun` is what `_begun` returns, `declined` what `_declined` returns. `ends` maps a published slice to the last
     slice of its chain, `until` to the last one before a slice of `unpublished`, which `not_in_upstream` returns.
     `other_cut` has the slices that an earlier `log.slice` has cut, `removed` those with a commit that removed records,
-    `undecided` those whose records only a person replays, each with the reason; all are ascending. `lost` returns what
-    `why_lost` returns, which opens the log: it is called only if nothing else is the reason.
+    `undecided` those whose records only a person replays, each with the reason; all are ascending. `removals` names the
+    commits of `removed`. `unordered` returns the slices that cannot be ordered any more, and `lost` what `why_lost`
+    returns. Both open the log, so they are called only for a slice that could be replayed otherwise.
     """
 
     work: RequestContext
@@ -139,7 +154,9 @@ class _Assessor:
     unpublished: Collection[str]
     other_cut: Sequence[tuple[str, str]]
     removed: Sequence[tuple[str, str]]
+    removals: str
     undecided: Sequence[tuple[str, str]]
+    unordered: Callable[[], Sequence[str]]
     lost: Callable[[], str]
 
     def assessed(self, change: ChangedSlice) -> Assessed:
@@ -149,11 +166,13 @@ class _Assessor:
         request = self._replayed_by(change)
         if request is not None:
             return replace(assessed, request=request)
-        impossible, declined = self._impossible(assessed), self.declined.get(change.slice.slice_id, "")
-        assessed = replace(assessed, is_replayable=not impossible)
+        left, declined = self._left(assessed), self.declined.get(change.slice.slice_id, "")
+        impossible = "" if left else self._impossible(assessed) or self.lost()
+        left = left or ("" if impossible else self._without_order(assessed))
+        assessed = replace(assessed, is_replayable=not (left or impossible), is_left=bool(left))
         if declined:
             return replace(assessed, why_not=declined, is_declined=True)
-        why = impossible or self._of_a_person(assessed) or self.lost() or self._of_another_chain(assessed)
+        why = left or impossible or self._of_a_person(assessed) or self._of_another_chain(assessed)
         if not why and self.proposal is not None and is_for(self.proposal, change):
             return replace(assessed, request=self.proposal)
         return replace(assessed, why_not=why or self._beyond(change))
@@ -167,20 +186,29 @@ class _Assessor:
                 return request
         return None
 
-    def _impossible(self, assessed: Assessed) -> str:
-        """Return why the records of a slice, or of one after it, cannot be replayed; empty if they can."""
-        change = assessed.change
-        if change.removed and self.work.pipeline.log.changes is not None:  # nobody can accept it
+    def _left(self, assessed: Assessed) -> str:
+        """Return why no run replays a slice, so that it stays as it was published; empty if a run may."""
+        change, log = assessed.change, self.work.pipeline.log
+        first_ms, name = slice_grid(self.work.pipeline).first_ms, self.work.pipeline.name
+        if first_ms is not None and change.slice.start_ms < first_ms:
+            return f"it is before log.slice.first ({log.slice.first}), so readers keep it as it was published"
+        if change.removed and log.changes is not None:  # nobody can accept it
             return (
                 f"it is not known which records {change.removed} inserted, so it cannot be replayed "
                 "(docs/reference/logs.md)"
             )
         if change.removed:
-            accept = f"hindcast accept-rewrite {self.work.pipeline.name} --reason …"
             return (
-                f"{change.removed} removed or changed records, so it cannot be replayed until a person accepts that "
-                f"(`{accept}`) or restores the log (docs/reference/logs.md)"
+                f"{self.removals} removed or changed records, so it cannot be replayed until a person "
+                f"accepts that (`hindcast accept-rewrite {name} --reason …`) or restores the log. If the log keeps its "
+                "records for a limited time only, set log.slice.first to the first slice that is to keep them "
+                "(docs/reference/logs.md)"
             )
+        return ""
+
+    def _impossible(self, assessed: Assessed) -> str:
+        """Return why the records of a slice, or of one after it, cannot be replayed; empty if they can."""
+        change = assessed.change
         if change.slice.slice_id in self.unpublished:
             return f"pipeline {self.work.pipeline.log.pipeline} does not publish it now. Publish it there first"
         later = _first_after(assessed, self.removed)
@@ -193,21 +221,26 @@ class _Assessor:
             return "slice {} was published {}, so readers keep it as it is. Another pipeline can compute it".format(
                 *cut
             )
-        return self._outside(assessed)
-
-    def _outside(self, assessed: Assessed) -> str:
-        """Return which bound of `log.slice` leaves out a slice, or one after it; empty if none does."""
         grid, bounds = slice_grid(self.work.pipeline), self.work.pipeline.log.slice
-        if grid.first_ms is not None and assessed.change.slice.start_ms < grid.first_ms:
-            return (
-                f"it is before log.slice.first ({bounds.first}). To restate it, set that to its slice or an earlier one"
-            )
         if grid.last_ms is not None and assessed.until.start_ms > grid.last_ms:
             return (
                 f"its restatement ends with {assessed.until.slice_id}, which is after log.slice.last ({bounds.last}). "
                 "To restate it, set log.slice.last to that slice or a later one"
             )
         return ""
+
+    def _without_order(self, assessed: Assessed) -> str:
+        """Return that the order of a slice, or of one after it, is lost; empty if it is known."""
+        own, names = assessed.change.slice.slice_id, self.unordered()
+        place = bisect_left(names, own)
+        if place == len(names) or names[place] > assessed.until.slice_id:
+            return ""
+        which = "its records" if names[place] == own else f"the records of slice {names[place]} after it"
+        return (
+            f"OPTIMIZE or log retention has removed the order in which {which} were appended (log.order: appended), so "
+            "readers keep it as it was published. To replay it, name in log.order the columns that order the records, "
+            f"and run {adoption(self.work.pipeline, '…')} (docs/reference/logs.md)"
+        )
 
     def _of_a_person(self, assessed: Assessed) -> str:
         """Return why only a person replays a slice, or one after it; empty if the schedule may, too."""
@@ -243,13 +276,11 @@ class _Assessor:
         view, until = self.view, self.until[change.slice.slice_id]
         chain_run, head = view.chain_run(change.run.result.run_id), view.head
         is_fresh = chain_run.result.state_before == EMPTY_STATE and begins_chain(view, chain_run)
-        option = " --fresh" if is_fresh else ""
-        if head is not None and chain_run.result.spec_fingerprint != head.result.spec_fingerprint:
-            option = option or " --warm-up"
-            after = next_slice(slice_grid(self.work.pipeline), until)
+        option, spec = " --fresh" if is_fresh else "", None if head is None else head.result.spec_fingerprint
+        if chain_run.result.spec_fingerprint != spec:
+            option, after = option or " --warm-up", next_slice(slice_grid(self.work.pipeline), until)
             run = None if after is None else view.published_chain_run(after.slice_id)
-            is_of_head = run is not None and run.result.spec_fingerprint == head.result.spec_fingerprint
-            if run is not None and is_of_head and run.result.state_before != EMPTY_STATE:
+            if run is not None and run.result.spec_fingerprint == spec and run.result.state_before != EMPTY_STATE:
                 until = self.until[run.result.slice.slice_id]
         return until, "" if run_before(view, change.slice) is None else option
 
@@ -304,6 +335,21 @@ def _undecided(
     return [(name, why) for name, why in whys if why]
 
 
+def _unordered(work: RequestContext, view: LedgerView, changed: Sequence[ChangedSlice]) -> list[str]:
+    """Return the published slices from the first changed one on that cannot be ordered any more, ascending."""
+    cut = dict(_other_cut(work, view))
+    later = (view.slices[name] for name in view.published if name not in cut)
+    slices = [slice_ for slice_ in later if slice_.start_ms >= changed[0].slice.start_ms]
+    return sorted(unordered_slices(work.pipeline, work.lake, slices, known=known_log(view, slices)))
+
+
+def _commits_in_words(commits: Sequence[str]) -> str:
+    """Return the name of a commit, or the number of several commits and the newest one; empty without one."""
+    numbered = sorted(set(commits), key=lambda name: int(match[1]) if (match := _COMMIT.match(name)) else -1)
+    *earlier, newest = numbered or [""]
+    return f"{counted(len(numbered), 'commit')}, the newest of them {newest}," if earlier else newest
+
+
 def _first_after(assessed: Assessed, barred: Sequence[tuple[str, str]]) -> tuple[str, str] | None:
     """Return the first of some slices that a restatement of a slice replays after it, with its text."""
     place = bisect_right(barred, assessed.change.slice.slice_id, key=itemgetter(0))
@@ -352,17 +398,3 @@ def waits_for(work: RequestContext, view: LedgerView, request: Request) -> str |
     if request.kind is not RequestKind.RESTATEMENT or not request.is_complete or not is_overtaken(work, view, request):
         return None
     return next((name for name in not_in_upstream(work, view) if view.slices[name].start_ms == request.to_ms), None)
-
-
-def chain_ends(view: LedgerView, *, without: Collection[str] = ()) -> dict[str, Slice]:
-    """Return the last slice of the published chain of each published slice, or the last before one of `without`."""
-    ends: dict[str, Slice] = {}
-    after: Slice | None = None
-    for slice_id in reversed(list(view.published)):
-        slice_ = view.slices[slice_id]
-        goes_on = after is not None and after.start_ms == slice_.end_ms and after.slice_id not in without
-        run = None if after is None else view.runs.get(view.chain_run_id(view.published[after.slice_id]))
-        goes_on = goes_on and run is not None and not begins_chain(view, run)
-        ends[slice_id] = ends[after.slice_id] if goes_on and after is not None else slice_
-        after = slice_
-    return ends

@@ -12,7 +12,7 @@ from typing import Final
 
 from cachetools import LRUCache, cached
 
-from jobs.folding import fold, spans
+from jobs.folding import first_lines, fold, spans
 from jobs.lake.log_cut import Cut
 from jobs.lake.log_look import log_slices, touched_since
 from jobs.lake.log_match import Match, match_input
@@ -33,6 +33,8 @@ from jobs.runs import LogCoordinates, Slice
 WRITE_AFTER: Final = 20
 """A look that found nothing new is written into the ledger after so many commits."""
 _MOST_KEPT: Final = 64
+_MOST_COMMITS: Final = 3
+"""A sentence names at most so many accepted commits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,7 +224,8 @@ def named_spans(slices: Sequence[Slice]) -> str:
 def in_words(work: RequestContext, changed: Sequence[ChangedSlice]) -> str:
     """Return how many slices have changed, which, and their records: `2 published days changed: 2026-11-11 … `.
 
-    The accepted commits that removed or changed their records are named as well.
+    The slices that a replay would publish without a record are named as well, and so are the first accepted commits
+    that removed or changed records.
     """
     noun = "day" if slice_grid(work.pipeline).is_daily else "slice"
     named = named_spans([change.slice for change in changed])
@@ -233,4 +236,8 @@ def in_words(work: RequestContext, changed: Sequence[ChangedSlice]) -> str:
     words = (
         f"{counted(len(changed), f'published {noun}')} changed: {named}, {counted(then, 'record')} then, {now:,} now"
     )
-    return "; ".join([words, *told_together((change.slice.slice_id, change.accepted) for change in changed)])
+    emptied = [change.slice for change in changed if change.records_then and not change.now.records]
+    if emptied:
+        words += f"; a replay publishes {counted(len(emptied), noun)} without a record: {named_spans(emptied)}"
+    accepted = told_together((change.slice.slice_id, change.accepted) for change in changed)
+    return "; ".join([words, *first_lines(accepted, _MOST_COMMITS)])

@@ -41,3 +41,17 @@ def pin_input(
     )
     validate_against_schema(pipeline, pinned.columns)
     return pinned
+
+
+def unordered_slices(pipeline: Pipeline, lake: Lake, slices: Sequence[Slice], *, known: KnownLog) -> frozenset[str]:
+    """Return the slices that `order: appended` cannot order any more, after OPTIMIZE or log retention.
+
+    The slices are ascending; they need not be contiguous.
+
+    Raises:
+        LogError: the log is missing, or a commit file is damaged.
+    """
+    if pipeline.log.order != "appended" or not slices:
+        return frozenset()
+    place, back = log_place(lake, pipeline), look_back(pipeline, slices)
+    return pin_log(place, by=pipeline.log.slice, slices=back, known=known, may_be_changed=True).unordered()

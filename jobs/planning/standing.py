@@ -11,8 +11,9 @@ from typing import NamedTuple
 from jobs.ledger.run_projection import briefs_among
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.slices import MAX_SLICES, next_from_first, next_slice, show_ms, slice_at, slice_grid
+from jobs.planning.chains import adoption
 from jobs.planning.changed_slices import ChangedSlice, changed_slices
-from jobs.planning.published_spec import on_published_spec
+from jobs.planning.published_spec import on_published_spec, why_lost
 from jobs.planning.readiness import Waiting, ready_prefix
 from jobs.planning.request_context import RequestContext
 from jobs.runs import Slice
@@ -36,7 +37,7 @@ class Hole(NamedTuple):
         """What is left out, and what a person can do."""
         return (
             f"{' … '.join(self.ids)}: left out, because the schedule goes on after the published head. Run "
-            f"`{self.command}`, or set `log.slice.first` to a later slice"
+            f"{self.command}, or set `log.slice.first` to a later slice"
         )
 
 
@@ -128,14 +129,16 @@ def holes(work: RequestContext, view: LedgerView) -> Iterator[Hole]:
         start_ms = before.end_ms if grid.first_ms is None else max(before.end_ms, grid.first_ms)
         if start_ms < after.start_ms:
             first, last = slice_at(grid, start_ms), slice_at(grid, after.start_ms - 1)
-            ends = f"--from {first.slice_id} --to {show_ms(grid, last.end_ms)}"
-            other = "" if _has_spec_of_head(view, before) else " --warm-up"
-            yield Hole(first, last, f"hindcast run {work.pipeline.name} {ends}{other}")
+            yield Hole(first, last, _filling(work, view, first, before=before, to=show_ms(grid, last.end_ms)))
 
 
-def _has_spec_of_head(view: LedgerView, slice_: Slice) -> bool:
-    run, head = view.published_chain_run(slice_.slice_id), view.head
-    return run is None or head is None or run.result.spec_fingerprint == head.result.spec_fingerprint
+def _filling(work: RequestContext, view: LedgerView, first: Slice, *, before: Slice, to: str) -> str:
+    """Return the command that replays a hole. A chain that cannot be computed any more is adopted from the hole on."""
+    if why_lost(work, view):
+        return adoption(work.pipeline, first.slice_id)
+    run, head = view.published_chain_run(before.slice_id), view.head
+    is_same = run is None or head is None or run.result.spec_fingerprint == head.result.spec_fingerprint
+    return f"`hindcast run {work.pipeline.name} --from {first.slice_id} --to {to}{'' if is_same else ' --warm-up'}`"
 
 
 def empty_slices(view: LedgerView) -> tuple[Slice, ...]:

@@ -252,10 +252,14 @@ def _input_reason(run: StagedRun, now: LogCoordinates, view: LedgerView) -> tupl
         case Match.CHANGED if then.records == now.records and then.earlier_records != now.earlier_records:
             return Reason.INPUT_CHANGED, (
                 f"{counted(then.earlier_records, 'record')} then, {now.earlier_records:,} now, in the slices before, "
-                f"which log.distinct reads (log version {then.version} then, {now.version} now)"
+                f"which log.distinct reads{_versions(then, now)}"
             )
         case Match.CHANGED:
             return Reason.INPUT_CHANGED, (
-                f"{erased}{counted(then.records, 'record')} then, {now.records:,} now "
-                f"(log version {then.version} then, {now.version} now)"
+                f"{erased}{counted(then.records, 'record')} then, {now.records:,} now{_versions(then, now)}"
             )
+
+
+def _versions(then: LogCoordinates, now: LogCoordinates) -> str:
+    """Return the versions of the log for people; nothing if these are digests of listings."""
+    return "" if now.is_listed else f" (log version {then.version} then, {now.version} now)"

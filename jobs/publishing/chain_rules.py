@@ -14,8 +14,8 @@ from typing import NamedTuple
 from jobs.lake.log_match import Match, match_input
 from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.pipeline.slices import SliceGrid, next_slice, previous_slice, show_ms, slice_grid
-from jobs.planning.chains import CODE_CHANGED, begins_chain, run_before, shown_for_other_spec
+from jobs.pipeline.slices import SliceGrid, next_slice, previous_slice, show_ms, slice_at, slice_grid
+from jobs.planning.chains import CODE_CHANGED, adoption, begins_chain, run_before, shown_for_other_spec
 from jobs.planning.published_spec import is_lost
 from jobs.planning.request_context import RequestContext, not_in_upstream, stored_pipeline
 from jobs.planning.spec_changes import may_fire_otherwise
@@ -30,6 +30,35 @@ class Obstacle(NamedTuple):
     why: str
     slices: tuple[str, ...] = ()
     waits_for: str | None = None
+
+
+def of_other_cut(work: RequestContext, view: LedgerView, request: Request) -> Obstacle | None:
+    """Refuse slices beside published ones of another `log.slice`: readers would see records twice, or never."""
+    own, grid = [view.run(run_id).result.slice for run_id in request.runs.values()], slice_grid(work.pipeline)
+    last_ms = max((slice_.end_ms for slice_ in own), default=0)
+    published = (view.slices[name] for name in view.published)
+    misfits = [
+        shown.slice_id
+        for shown in published
+        if (shown.end_ms > last_ms and not grid.is_daily)  # it may have the name of a shorter one
+        or shown.slice_id not in request.runs
+        if any(_overlap(shown, slice_) for slice_ in own)
+    ]
+    if not misfits or view.head is None:
+        return None
+    end_ms = view.head.result.slice.end_ms
+    following = slice_at(grid, end_ms)
+    to = show_ms(grid, following.end_ms)
+    when = "" if following.start_ms == end_ms else f"when readers see the slices up to {to}, "
+    why = (
+        f"readers see {listed(misfits)} of another `log.slice`. With request {request.request_id}, they would see "
+        f"records twice, or never. Cancel it, and {when}run {adoption(work.pipeline)}"
+    )
+    return Obstacle(why, tuple(request.runs))
+
+
+def _overlap(slice_: Slice, other: Slice) -> bool:
+    return slice_.start_ms < other.end_ms and other.start_ms < slice_.end_ms
 
 
 def broken_chain(work: RequestContext, view: LedgerView, request: Request) -> Obstacle | None:
@@ -62,8 +91,6 @@ def _slice_before(view: LedgerView, request: Request, slice_: Slice, *, grid: Sl
     """Return the slice before. Of another cut, or before the first one of the file: of the request or published."""
     before = previous_slice(grid, slice_)
     if before is not None and before.slice_id in request.runs:
-        return before
-    if before is not None and before.slice_id in view.published and view.slices[before.slice_id] == before:
         return before
     own = (view.run(run_id).result.slice for run_id in request.runs.values())
     published = run_before(view, slice_)
@@ -245,7 +272,7 @@ def _gap_after(work: RequestContext, view: LedgerView, request: Request, *, afte
         return Obstacle(why, waits_for=after.slice_id)
     first = min(view.slices[slice_id].start_ms for slice_id in request.runs)
     start = next(slice_.slice_id for slice_ in view.slices.values() if slice_.start_ms == first)
-    end = next_slice(grid, view.slices[along[-1]])
+    to = show_ms(grid, view.slices[along[-1]].end_ms)
     unpublished, first_there = not_in_upstream(work, view), ""
     if missing := [slice_id for slice_id in along if slice_id in unpublished]:
         upstream = work.pipeline.log.pipeline
@@ -254,8 +281,7 @@ def _gap_after(work: RequestContext, view: LedgerView, request: Request, *, afte
     why = (
         f"the state after slice {_last_before(grid, after)} has changed, and the published {listed(along)} were "
         f"computed from the old one: replay them in the same request. {first_there or 'Run'} "
-        f"`hindcast run {work.pipeline.name} --from {start}"
-        + (f" --to {end.slice_id} {how}`" if end else f" {how}` to the last slice")
+        f"`hindcast run {work.pipeline.name} --from {start} --to {to} {how}`"
     )
     return Obstacle(why, along)
 

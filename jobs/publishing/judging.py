@@ -150,11 +150,12 @@ def _of_settled(rule: SettledGrammar, change: "SettledChange", slice_id: str) ->
         "seen": change.seen,
         "share": _plain(change.share),
         "columns": {name: _plain(part) for name, part in columns.items()},
-        "windows": list(change.windows),
+        "windows": [*change.windows[slice_id]],
     }
     words = [f"{change.changed:,} of {counted(change.seen, 'window')} ({_percent(change.share)})"]
     words += [f"{name} by {_percent(part)}" for name, part in columns.items()]
-    note = f"{', '.join(words)}; {count:,} of these windows in this slice, such as {'; '.join(change.windows)}"
+    named = "; ".join(change.windows[slice_id])
+    note = f"{', '.join(words)}; {count:,} of these windows in this slice, such as {named}"
     demand = _demand(rule, change.until_ms)
     limits = rule.model_dump(mode="json", by_alias=True, exclude_none=True)
     return _check(

@@ -6,9 +6,9 @@ from jobs.lake.checkpoint_rows import read_checkpoint
 from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.plain_text import counted
-from jobs.planning.chains import is_of_repair, run_before
+from jobs.planning.chains import run_before
 from jobs.planning.plan import Plan
-from jobs.publishing.stop_reasons import listed
+from jobs.publishing.rules import told_end_of_repairs
 from jobs.runs import EMPTY_STATE
 from windowlib.errors import HindcastError
 from windowlib.records.tables import WINDOW_STATE
@@ -30,6 +30,8 @@ def _fresh_border(lake: Lake, view: LedgerView, planned: Plan) -> Iterator[str]:
     if before is None or (shown is not None and shown.result.state_before == EMPTY_STATE):
         return
     count = _waiting_windows(lake, planned.pipeline, before)
+    if count == 0:
+        return
     waiting = "the windows" if count is None else counted(count, "window")
     yield (
         f"a new chain begins at {first.slice_id}, and readers see {before.result.slice.slice_id} of the former chain. "
@@ -58,23 +60,10 @@ def _waiting_windows(lake: Lake, pipeline: str, run: StagedRun) -> int | None:
 
 
 def _ended_repairs(view: LedgerView, planned: Plan) -> Iterator[str]:
-    """Yield a sentence if readers see a repair of slices that are replayed."""
-    names = [step.slice.slice_id for step in planned.at_most if is_of_repair(view, step.slice.slice_id)]
-    if not names:
+    """Yield a sentence if readers see a repair of slices of which they would get other runs."""
+    if planned.basis is None:
         return
-    repairs = {view.run(view.published[name]).request_id for name in names}
-    inside = {step.slice.slice_id for step in planned.range}
-    shown = ((name, view.published_run(name), view.published_chain_run(name)) for name in view.published)
-    former = [
-        name
-        for name, run, chain_run in shown
-        if run is not None
-        and chain_run is not None
-        and run != chain_run
-        and name not in inside
-        and run.request_id in repairs
-        and chain_run.result.spec_fingerprint != planned.spec_fingerprint
-    ]
-    told = f"readers see a repair of {listed(names)}. If the run publishes other runs of them, the whole repair ends, "
-    told += "also at slices outside of the range, and `hindcast repair` lists its late records again"
-    yield told + (f". Those of {listed(former)} stay late, because they keep the former spec" if former else "")
+    new = [step.slice for step in planned.range if not step.is_beyond and not (step.valid_run and step.is_published)]
+    told = told_end_of_repairs(planned.basis.pipeline, view, dict.fromkeys(new, planned.spec_fingerprint))
+    if told:
+        yield f"if the run publishes other runs of these slices, {told}"

@@ -9,9 +9,10 @@ from jobs.lake.log_match import Match, match_input
 from jobs.ledger.leases import Lease
 from jobs.ledger.publications import Hold, Publication
 from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState
+from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slices_between
 from jobs.plain_text import counted
-from jobs.planning.chains import adoption, is_of_repair, judged_runs, newly_shown
+from jobs.planning.chains import adoption, ended_repairs, judged_runs, newly_shown
 from jobs.planning.published_spec import is_lost
 from jobs.planning.request_context import RequestContext, holders, with_cut_of
 from jobs.publishing.chain_rules import (
@@ -21,11 +22,13 @@ from jobs.publishing.chain_rules import (
     moved_since,
     of_changed_warm_up,
     of_other_chain,
+    of_other_cut,
     outdated,
     run_of_former_spec,
 )
 from jobs.publishing.stop_reasons import held_by, listed, stopping_runs
 from jobs.publishing.suite_rule import of_other_suite
+from jobs.runs import Slice
 from windowlib.errors import LedgerError
 
 SEEN = "readers see all of it already"
@@ -111,7 +114,9 @@ def judge_publication(
     why = f"{counted(len(unseen), 'slice')} published together"
     if seen := request.runs.keys() - unseen.keys():
         why += f"; readers saw the other {len(seen)} of the request before"
-    why += _ended_repairs(work, view, request, unseen=unseen)
+    runs = () if request.is_repair else (view.run(run_id).result for run_id in unseen.values())
+    ended = told_end_of_repairs(work.pipeline, view, {result.slice: result.spec_fingerprint for result in runs})
+    why += ended and f"; {ended}"
     if is_lost(work, request):
         name = work.pipeline.name
         why += f"; they are of code that has changed since: `hindcast status {name}` tells how the chain goes on"
@@ -120,26 +125,39 @@ def judge_publication(
     )
 
 
-def _ended_repairs(work: RequestContext, view: LedgerView, request: Request, *, unseen: Mapping[str, str]) -> str:
-    """Return the end of a sentence on slices of which readers see a repair, and the chain's run if this is published.
+def publication_effect(work: RequestContext, view: LedgerView, request: Request) -> tuple[bool, str]:
+    """Return whether a person can publish a request now, and what the publication does, or why it is refused."""
+    attempt = judge_publication(work, view, request)
+    if not attempt.is_published or attempt.is_seen_already:
+        return False, attempt.why
+    effect = "promotes the candidate" if request.is_candidate else f"publishes {counted(len(attempt.slices), 'slice')}"
+    more = attempt.why.partition("; ")[2]
+    return True, f"{effect}{more and f'; {more}'}"
 
-    `hindcast repair` takes late records of slices with the spec of the published head only.
+
+def told_end_of_repairs(pipeline: Pipeline, view: LedgerView, specs: Mapping[Slice, str]) -> str:
+    """Return that repairs end, and which of their late records stay late; empty if none ends.
+
+    `specs` maps the slices of which readers get other runs of the chain to the spec of these. `hindcast repair` takes
+    late records of slices with the spec of the published head only.
     """
-    ended = sorted(name for name in unseen if is_of_repair(view, name))
-    if request.is_repair or not ended:
+    names = {slice_.slice_id for slice_ in specs}
+    ended = ended_repairs(view, names)
+    if not ended:
         return ""
-    chain = {name: view.chain_run(run_id).result for name, run_id in view.published.items() if name not in unseen}
-    shown = chain | {name: view.run(run_id).result for name, run_id in unseen.items()}
-    head = max(shown.values(), key=lambda result: result.slice.end_ms)
-    former = [name for name in ended if shown[name].spec_fingerprint != head.spec_fingerprint]
+    runs = (view.chain_run(run_id).result for name, run_id in view.published.items() if name not in names)
+    after = [*((result.slice, result.spec_fingerprint) for result in runs), *specs.items()]
+    _, head = max(after, key=lambda pair: pair[0].end_ms)
+    shown = {slice_.slice_id: spec for slice_, spec in after}
+    former = [name for name in ended if shown[name] != head]
     again = [name for name in ended if name not in former]
-    told = f"; the repair of {listed(ended)} ends"
+    told = f"the repair of {listed(ended)} ends"
     if again:
         told += f", and `hindcast repair` lists the late records of {listed(again)} again"
     if former:
         told += (
             f"; the late records of {listed(former)} stay late, because these slices keep the former spec. To repair "
-            f"them, first run {adoption(work.pipeline, former[0])}"
+            f"them, first run {adoption(pipeline, former[0])}"
         )
     return told
 
@@ -348,7 +366,8 @@ def _empty(request: Request) -> Obstacle:
 def _broken_chain(work: RequestContext, view: LedgerView, request: Request) -> Obstacle | None:
     """Refuse runs that would not fit the published chain."""
     return (
-        broken_chain(work, view, request)
+        of_other_cut(work, view, request)
+        or broken_chain(work, view, request)
         or of_other_chain(work, view, request)
         or of_changed_warm_up(view, request)
         or outdated(work, view, request)

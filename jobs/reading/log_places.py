@@ -34,11 +34,16 @@ def log_place(lake: Lake, pipeline: Pipeline) -> LogPlace:
     problem = tables_in_log(lake, pipeline)
     if log.format != "delta" and problem is not None:
         raise SpecError(problem)
+    place = place_at(uri, log.format, partitions=log.partitions)
     if log.changes is not None:
         from jobs.lake.inserts_place import InsertsPlace  # few pipelines need it
 
-        return InsertsPlace(uri=uri)
-    return place_at(uri, log.format, partitions=log.partitions)
+        place = InsertsPlace(uri=uri)
+    if log.history is not None:
+        from jobs.lake.restored_place import RestoredPlace  # few pipelines need it
+
+        place = RestoredPlace(place=place, history=log.history)
+    return place
 
 
 def tables_in_log(lake: Lake, pipeline: Pipeline) -> str | None:

@@ -31,6 +31,18 @@ def instant_at(at_ms: int) -> datetime | str:
     return at  # type: ignore[no-any-return]
 
 
+def shown_instant(at: datetime | str) -> str:
+    """Return an instant of `instant_at` such as `2013-02-08 05:00`, with seconds and a fraction if they are not 0."""
+    text = str(plain(at)).replace("T", " ").removesuffix("Z")
+    return (text.rstrip("0").rstrip(".") if "." in text else text).removesuffix(":00")
+
+
+def shown_interval(start: datetime | str, end: datetime | str) -> str:
+    """Return bounds such as `[2013-02-08 05:00, 06:00)`. The end has no date if it is on the day of the start."""
+    first, last = shown_instant(start), shown_instant(end)
+    return f"[{first}, {last.removeprefix(first.partition(' ')[0] + ' ')})"
+
+
 def plain(value: object) -> Any:  # noqa: ANN401  (JSON)
     """Return a value as plain JSON data: a time as ISO text in UTC, bytes as hexadecimal digits, NaN as text."""
     if isinstance(value, Mapping):

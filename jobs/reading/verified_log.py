@@ -4,22 +4,26 @@ The log may have grown since, and files may have been compacted: only the files 
 --verify` compares the records.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
+from zlib import crc32
 
 from jobs.lake.covered_files import Cover, CoveredFile, cover_of
 from jobs.lake.damage import log_errors, refuse_outage
 from jobs.lake.event_log import files_of_slices
+from jobs.lake.footer_bounds import footer_bounds
 from jobs.lake.known_log import checked_files, covered_files
 from jobs.lake.lake import Lake
-from jobs.lake.log_files import place_of
 from jobs.lake.log_version import LogVersion
 from jobs.lake.parquet_files import open_parquet
-from jobs.lake.pinned_files import PinnedFile
+from jobs.lake.slice_instants import Span as TimeSpan, TimeKind, slice_instants
+from jobs.lake.slicing_choice import is_partitioned
 from jobs.ledger.seen_log import known_log
 from jobs.ledger.view import LedgerView
+from jobs.pipeline.models.log import SliceGrammar
 from jobs.pipeline.models.pipeline import Pipeline
+from jobs.pipeline.slices import show_instant
 from jobs.plain_text import counted
 from jobs.reading.log_places import log_place
 from jobs.reading.stored_rows import Finding
@@ -28,6 +32,7 @@ from jobs.storage import file_system
 from windowlib.errors import LogError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     import pyarrow.fs as pafs
 
 
@@ -45,14 +50,20 @@ class LogVerification:
     findings: tuple[Finding, ...]
 
     def __str__(self) -> str:
-        unknown = f", {counted(self.unknown, 'other', 'have')} no checksum and no stored digest" if self.unknown else ""
-        done = "was compared with its checksum or digest"
-        if self.files != 1:
-            done = "were compared with their checksums or digests"
-        removed = (
+        done = "were compared with their checksums or digests"
+        if not self.files + self.unknown + self.removed:
+            return "the log has no file of these slices"
+        if self.files == 1:
+            done = "was compared with its checksum or digest"
+        compared = (
+            f"{counted(self.files, 'file')} of the log {done}" if self.files else "no file of the log was compared"
+        )
+        which = counted(self.unknown, "other" if self.files else "file", "have")
+        unknown = f", {which} no checksum and no stored digest" if self.unknown else ""
+        gone = (
             f", VACUUM or a person has removed {self.removed:,} that the table no longer needs" if self.removed else ""
         )
-        return f"{counted(self.files, 'file')} of the log {done}{unknown}{removed}"
+        return f"{compared}{unknown}{gone}"
 
 
 def verify_log(lake: Lake, pipeline: Pipeline, view: LedgerView, *, span: Span) -> LogVerification:
@@ -73,13 +84,16 @@ def verify_log(lake: Lake, pipeline: Pipeline, view: LedgerView, *, span: Span) 
         log = log_place(lake, pipeline).open()
         log.log_files(stored=known.stored_in_log(log.table_id))
         listed = files_of_slices(log, by=pipeline.log.slice, slices=slices)
-        files = _still_there(log, listed)
+        removed = log.removed(file.path for file in listed)
+        files = [file for file in listed if file.path not in removed]
         covered = covered_files(log, files, known=known)
         covers = dict(zip((file.path for file in covered), checked_files(covered), strict=True))
+        wrong = [*_wrong_statistics(log, pipeline.log.slice, span)]
     except LogError as error:
         refuse_outage(lake.event_log(pipeline), error)
         finding = Finding(table=name, slice_id=None, attempt_id=None, file=None, what=str(error))
         return LogVerification(files=0, unknown=0, findings=(finding,))
+    others = [Finding(table=name, slice_id=None, attempt_id=None, file=path, what=what) for path, what in wrong]
     slice_ids = {file.path: file.slice_id for file in files}
     findings = []
     unknown = 0
@@ -96,22 +110,43 @@ def verify_log(lake: Lake, pipeline: Pipeline, view: LedgerView, *, span: Span) 
     return LogVerification(
         files=len(covered) - unknown,
         unknown=unknown,
-        removed=len(listed) - len(files),
-        findings=tuple(findings),
+        removed=len(removed),
+        findings=(*findings, *others),
     )
 
 
-def _still_there(log: LogVersion, files: Sequence[PinnedFile]) -> Sequence[PinnedFile]:
-    """Return the files without those that may be removed and are gone."""
-    removable = log.removable()
-    asked = [file for file in files if file.path in removable]
-    if not asked:
-        return files
-    system, root = file_system(log.uri)
-    with log_errors(log.uri, "listing its files"):
-        infos = system.get_file_info([place_of(root, file.path) for file in asked])
-    gone = {file.path for file, info in zip(asked, infos, strict=True) if not info.is_file}
-    return [file for file in files if file.path not in gone]
+def _wrong_statistics(log: LogVersion, by: SliceGrammar, span: Span) -> Iterator[tuple[str, str]]:
+    """Yield each file whose statistics in the log tell other times of the slice column than its footer, and how.
+
+    A replay does not open a file whose statistics name other slices, so all files of the log are compared, or those of
+    the shares; none if the slices of a range are asked.
+    """
+    if (
+        not log.has_commits
+        or by.is_by_commits
+        or is_partitioned(log, by)
+        or span != Span(shares=span.shares, chosen=span.chosen)
+    ):
+        return
+    [column] = by.columns
+    read = footer_bounds(log, column, only=lambda path: crc32(path.encode()) % span.shares in span.chosen)
+    stated = _spans(log, by, log.bounds(column))
+    for path, own in _spans(log, by, read).items():
+        if path in stated and not stated[path].first_ms <= own.first_ms <= own.last_ms <= stated[path].last_ms:
+            told, has = (" to ".join(map(show_instant, times)) for times in (stated[path], own))
+            yield (
+                path,
+                f"the log states that its column {column!r} is from {told}, and its footer from {has}. A replay looks "
+                "for its records in the slices that the log states. Write its records into a new file (a compaction "
+                "with dataChange = false), whose statistics are right",
+            )
+
+
+def _spans(log: LogVersion, by: SliceGrammar, bounds: "pa.Table") -> dict[str, TimeSpan]:
+    """Return path -> the times of the slice column of a file, by its bounds."""
+    kind = cast("TimeKind", log.nodes[by.columns[0]])
+    lows, highs = (slice_instants(bounds[name].combine_chunks(), kind, by.zone).to_pylist() for name in ("low", "high"))
+    return {path: TimeSpan.of(*ends) for path, *ends in zip(bounds["path"].to_pylist(), lows, highs, strict=True)}
 
 
 def _read_pages(log: LogVersion, file: CoveredFile) -> tuple[Cover, LogError | None]:

@@ -67,13 +67,17 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """The result of `verify`: how many runs and rows were checked, and every difference that was found."""
+    """The result of `verify`: how many runs and rows were checked, and every difference that was found.
+
+    `unknown_files` is the number of files of the log that could not be compared with anything.
+    """
 
     pipeline: str
     ledger_version: int
     runs: int
     rows: int
     findings: tuple[Finding, ...]
+    unknown_files: int = 0
 
     @property
     def mendable(self) -> tuple[str, ...]:
@@ -86,7 +90,12 @@ class Verification:
         """The result in a few words."""
         if self.findings:
             return counted(len(self.findings), "finding")
-        return "everything is as it was written" if self.runs else "no run is of these slices, so no row was compared"
+        if not self.runs:
+            return "no run is of these slices, so no row was compared"
+        if self.unknown_files:
+            could_not = f"{counted(self.unknown_files, 'file')} of the log could not"
+            return f"everything that could be compared is as it was written, and {could_not}"
+        return "everything is as it was written"
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that `hindcast verify --json` prints."""

@@ -7,7 +7,7 @@ from jobs.durations import format_duration, human_duration
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import show_instant
 from jobs.plain_text import counted
-from jobs.review.explain_windows import interval
+from jobs.reading.plain_values import shown_interval
 
 MAX_WINDOWS = 4
 Fate = Literal[
@@ -18,7 +18,7 @@ Fate = Literal[
 
 def late(pipeline: Pipeline, record_id: str, row: Mapping[str, Any]) -> tuple[Fate, str]:
     """Return the fate of a late record and its sentence, from its row."""
-    windows = [interval(each["window_start"], each["window_end"]) for each in row["missed_windows"] or ()]
+    windows = [shown_interval(each["window_start"], each["window_end"]) for each in row["missed_windows"] or ()]
     which = "its only window" if len(windows) == 1 else f"all its {counted(len(windows), 'window')}"
     if not row["missed_all"]:
         which = f"{len(windows)} of its windows"

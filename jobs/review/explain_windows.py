@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from jobs.lake.checkpoint_rows import read_checkpoint
@@ -12,7 +11,7 @@ from jobs.lake.store import attempts_dataset
 from jobs.ledger.view import StagedRun
 from jobs.pipeline.models.log import TimeColumn
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.reading.plain_values import instant_at, rows_of
+from jobs.reading.plain_values import instant_at, rows_of, shown_interval
 from jobs.runs import CheckpointRef
 from windowlib.columnar.undecodable import readable
 from windowlib.records.instants import InstantRead, read_instant
@@ -185,11 +184,5 @@ def _windowed_by(pipeline: Pipeline) -> TimeColumn:
     return log.event_time
 
 
-def interval(start: datetime | str, end: datetime | str) -> str:
-    """Return bounds such as `[2013-02-08 05:00, 06:00)`. The end has no date if it is on the day of the start."""
-    first, last = (":".join(str(at).replace("T", " ").split(":")[:2]) for at in (start, end))
-    return f"[{first}, {last.removeprefix(first.partition(' ')[0] + ' ')})"
-
-
 def _shown(bounds: Interval) -> str:
-    return interval(*map(instant_at, bounds))
+    return shown_interval(*map(instant_at, bounds))

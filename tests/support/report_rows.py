@@ -202,6 +202,7 @@ def blizzard(*, waived: bool = False) -> ReportRows:
         requests=tuple(
             replace(request, runs={name: runs[name].result.run_id for name in request.runs}) for request in requests
         ),
+        effects={} if waived else {requests[1].request_id: "Not possible now: held by 2013-02-08, 2013-02-09."},
         publications=(
             _publication(9, "airflow", names[:3], at_ms=opened - 300_000),
             *((_publication(31, "ines", names[3:], at_ms=opened + 1_800_000),) if waived else ()),

@@ -16,7 +16,10 @@ from windowlib.errors import HindcastError
 
 router = APIRouter()
 MAX_NAMED = 3
-TAGS = {Cause.HELD: "held", Cause.HOLD: "held", Cause.FAILED: "failed", Cause.CHANGED: "changed", Cause.LATE: "late"}
+TAGS = {
+    Cause.HELD: "held", Cause.HOLD: "held", Cause.LOST: "stopped", Cause.FAILED: "failed", Cause.CHANGED: "changed",
+    Cause.LATE: "late",
+}  # fmt: skip
 
 
 @router.get("/")
@@ -80,6 +83,8 @@ def _why(state: PipelineState) -> str:
             return _why_failed(state.held)
         case Cause.FAILED:
             return _why_failed(state.failed)
+        case Cause.LOST:
+            return state.lost
         case Cause.LATE if state.repair is not None:
             return state.repair.reason
         case _:

@@ -61,8 +61,9 @@ def pipeline(request: Request, context: PipelineDep, last: str | None = None) ->
     """Return the page of a pipeline: its state, and the report of up to 400 slices, the last of which is `last`."""
     name, to = context.name, linker(request)
     part = Part(count=SHOWN_SLICES, last=last, known=_KNOWN)
-    rows = collect_view(context.lake, context.published_pipeline, context.view, part=part)
-    state = pipeline_state(context.request_context, context.view)
+    work = context.request_context
+    rows = collect_view(context.lake, context.published_pipeline, context.view, part=part, work=work)
+    state = pipeline_state(work, context.view)
     model = build_model(_with_awaited(rows, state.awaits))
     values = section_values(model, lambda slice_id: str(to(links.slice_page(name, slice_id))))
     wanted = shown_slices(context.view, context.view.newest_runs())

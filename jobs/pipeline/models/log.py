@@ -204,14 +204,16 @@ Expression = Annotated[str, AfterValidator(refuse_controls_but_lines), AfterVali
 LogFormat = Literal["delta", "parquet", "iceberg"]
 """What the log is: a Delta table, a directory of Parquet files with Hive partitions, or an Iceberg table."""
 PartitionType = Literal["string", "date", "int", "bigint"]
+HISTORY = "^[A-Za-z0-9][A-Za-z0-9._-]{0,39}$"
 
 
 class LogGrammar(Choice):
     """The event log: its table, the meaning of its columns, columns derived from them, and which records are read.
 
     `partitions` has the types of partition columns of Parquet files, whose paths have texts; others are texts. With
-    `changes`, the log has the rows that were inserted into a table, whatever became of them. With `pipeline`, the log
-    is a table of another pipeline of the lake, as it is published (`jobs.pipeline.models.upstream`).
+    `changes`, the log has the rows that were inserted into a table, whatever became of them. `history` names the
+    commits of a table that was restored from a backup and written to since. With `pipeline`, the log is a table of
+    another pipeline of the lake, as it is published (`jobs.pipeline.models.upstream`).
     """
 
     ONE_OF: ClassVar[tuple[str, ...]] = ("key", "over")
@@ -221,6 +223,7 @@ class LogGrammar(Choice):
     format: LogFormat = "delta"
     partitions: Mapping[ColumnName, PartitionType] | None = None
     changes: Literal["inserts"] | None = None
+    history: Annotated[str, StringConstraints(pattern=HISTORY)] | None = None
     pipeline: Annotated[str, StringConstraints(pattern=PIPELINE_NAME)] | None = None
     panes: Panes | None = None
     columns: Annotated[Mapping[str, Expression], Field(max_length=64)] | None = None
@@ -319,7 +322,7 @@ class LogGrammar(Choice):
             raise ValueError(f"order: found {stated}, and published rows have the order {list(order)}; leave order out")
         if self.ready is not None:
             raise ValueError(f"ready: a slice is complete when pipeline {upstream} has published it; leave ready out")
-        own = [name for name in ("partitions", "changes", "kafka") if getattr(self, name) is not None]
+        own = [name for name in ("partitions", "changes", "history", "kafka") if getattr(self, name) is not None]
         own += [] if self.format == "delta" else ["format"]
         if own:
             raise ValueError(f"{own[0]}: the log is the published rows of pipeline {upstream}; leave {own[0]} out")
@@ -350,8 +353,9 @@ class LogGrammar(Choice):
         if self.format != "parquet":
             return self
         why = "a directory of Parquet files has no commits"
-        if self.changes is not None:
-            raise ValueError(f"changes: found {self.changes}, but {why}; leave it out")
+        for name in ("changes", "history"):
+            if (value := getattr(self, name)) is not None:
+                raise ValueError(f"{name}: found {value}, but {why}; leave it out")
         if self.order_columns is None:
             raise ValueError(
                 f"order: found {self.order}, but {why}, so the order in which its records were appended is not known; "

@@ -10,8 +10,7 @@ from typing import Any
 
 from expectations.formatting import duration, is_time
 from jobs.plain_text import escaped, escaped_json
-from jobs.reading.plain_values import plain
-from jobs.review.explain_windows import interval
+from jobs.reading.plain_values import plain, shown_instant, shown_interval
 
 NULL = "null"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -29,9 +28,9 @@ def cell(value: object, column: str) -> str:
         case bool() | int() | float() | Decimal():
             return _number(value, column)
         case date():
-            return _time(value) if isinstance(value, datetime) else value.isoformat()
+            return shown_instant(value) if isinstance(value, datetime) else value.isoformat()
         case list() if value and all(_is_window(item) for item in value):
-            return ", ".join(interval(window["window_start"], window["window_end"]) for window in value)
+            return ", ".join(shown_interval(window["window_start"], window["window_end"]) for window in value)
         case _:
             return escaped_json(plain(value))
 
@@ -53,7 +52,7 @@ def _number(value: bool | int | float | Decimal, column: str) -> str:  # noqa: F
 def _milliseconds(ms: int, column: str) -> str:
     with suppress(OverflowError):
         if is_time(ms, column):
-            return f"{_time(_EPOCH + timedelta(milliseconds=ms))} UTC"
+            return f"{shown_instant(_EPOCH + timedelta(milliseconds=ms))} UTC"
     return f"{ms:,} ms"
 
 
@@ -77,11 +76,6 @@ def _csv_cell(value: object) -> Any:  # noqa: ANN401 -- what the csv module take
     shown = plain(value)
     text = escaped(shown if isinstance(shown, str) else escaped_json(shown))
     return f"'{text}" if text.startswith(_FORMULA) else text
-
-
-def _time(value: datetime) -> str:
-    at = value.astimezone(UTC) if value.tzinfo else value
-    return f"{at:%Y-%m-%d %H:%M:%S.%f}".rstrip("0").rstrip(".").removesuffix(":00")
 
 
 def _is_window(value: object) -> bool:

@@ -11,7 +11,7 @@ from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
 from jobs.pipeline.slices import past_end, show_ms, slice_grid
 from jobs.plain_text import counted
 from jobs.planning.change_sentences import ToldChanges, told_changes
-from jobs.planning.published_spec import LOST, is_lost, on_published_spec
+from jobs.planning.published_spec import on_published_spec, why_lost, why_not_replayed
 from jobs.planning.request_context import RequestContext, holders, with_cut_of
 from jobs.planning.standing import awaited_slice, empty_slices, holes
 from jobs.publishing.rules import UNVERIFIED, judge_publication, unverified_slices
@@ -97,16 +97,21 @@ class Cause(Enum):
 
     HELD = "held slices"
     HOLD = "a rollback holds the chain"
+    LOST = "the published chain cannot be computed any more"
     FAILED = "published slices with failed checks"
     CHANGED = "changed slices"
     LATE = "a proposed late repair"
+
+
+_BADGES = {Cause.HOLD: "chain held", Cause.LOST: "chain stopped", Cause.LATE: "late repair proposed"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineState:
     """One pipeline on the overview. `sees` tells the slices that readers see; `watermark` how far these have come.
 
-    `failed` are the slices that readers see although they failed.
+    `failed` are the slices that readers see although they failed. `lost` tells why the published chain cannot be
+    computed any more, and how it goes on; empty if it can.
     `changes` are the published slices whose records in the log are others now. `ended` tells that the log has ended,
     `holes` which slices before the head are left out.
     `awaits` is what the schedule waits for. `repair` is a late repair that is proposed.
@@ -128,6 +133,7 @@ class PipelineState:
     holes: tuple[str, ...] = ()
     awaits: Awaited | None = None
     repair: OpenRequest | None = None
+    lost: str = ""
 
     @property
     def cause(self) -> Cause | None:
@@ -135,6 +141,7 @@ class PipelineState:
         causes = {
             Cause.HELD: bool(self.held),
             Cause.HOLD: bool(self.hold),
+            Cause.LOST: bool(self.lost),
             Cause.FAILED: bool(self.failed),
             Cause.CHANGED: bool(self.changes.waits),
             Cause.LATE: self.repair is not None,
@@ -152,18 +159,16 @@ class PipelineState:
         match self.cause:
             case Cause.HELD:
                 return f"{counted(len(self.held), 'slice')} held"
-            case Cause.HOLD:
-                return "chain held"
             case Cause.FAILED:
                 return f"{counted(len(self.failed), 'published slice')} with failed checks"
             case Cause.CHANGED:
                 waits, every = self.changes.waits, len(self.changes.slices or ())
                 some = f"{waits:,} of {counted(every, 'changed slice')} to decide"
                 return some if waits < every else f"{counted(every, 'slice')} changed"
-            case Cause.LATE:
-                return "late repair proposed"
             case None:
                 return ""
+            case cause:
+                return _BADGES[cause]
 
 
 def held_slices(view: LedgerView) -> tuple[HeldSlice, ...]:
@@ -206,6 +211,7 @@ def pipeline_state(work: RequestContext, view: LedgerView) -> PipelineState:
         awaits=awaited(work, view),
         requests=tuple(open_request(work, view, request) for request in reversed(view.open_requests())),
         repair=None if repair is None else open_request(work, view, repair),
+        lost=why_lost(on_chain, view),
     )
 
 
@@ -314,9 +320,9 @@ def _slice_count(work: RequestContext, request: Request) -> int | None:
     return max(1, round((request.to_ms - request.from_ms) / work.pipeline.log.slice.every_ms))
 
 
-def _not_begun(work: RequestContext, request: Request) -> str:
-    if is_lost(work, request):
-        return f"cannot be replayed, because {LOST}: decline it"
+def _not_begun(work: RequestContext, view: LedgerView, request: Request) -> str:
+    if why := why_not_replayed(work, view, request):
+        return f"cannot be replayed, because {why}: decline it"
     return "is proposed: replay it, or decline it" if request.is_proposed else "nothing is staged yet"
 
 
@@ -328,7 +334,7 @@ def _waits(work: RequestContext, view: LedgerView, request: Request, *, held: in
     if request.failure:
         return f"stopped: {request.failure}"
     if not request.runs:
-        return _not_begun(work, request)
+        return _not_begun(work, view, request)
     outcome = judge_publication(work, view, request)
     if not outcome.is_published or outcome.is_seen_already:
         return outcome.why

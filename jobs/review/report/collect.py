@@ -9,10 +9,13 @@ from jobs.lake.arrow_sql import plain_rows, query
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.run_projection import failing_in_sight
 from jobs.pipeline.slices import previous_slice, slice_grid
-from jobs.publishing.rules import describe_hold
+from jobs.plain_text import with_capital
+from jobs.planning.request_context import RequestContext
+from jobs.publishing.rules import describe_hold, publication_effect
 from jobs.publishing.stop_reasons import held_runs
 from jobs.reading.stored_rows import StoredRuns
 from jobs.review.report.rows import LATE_EDGES_MS, LateRow, ReportRows
+from windowlib.errors import HindcastError
 from windowlib.records import tables
 
 if TYPE_CHECKING:
@@ -20,6 +23,10 @@ if TYPE_CHECKING:
     from jobs.ledger.view import LedgerView, StagedRun
     from jobs.pipeline.models.pipeline import Pipeline
     from jobs.runs import Slice
+
+
+MAX_PUBLISHED = 3
+"""For so many open requests, the page has the command that publishes them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +63,13 @@ def newest_view(lake: "Lake", pipeline: "Pipeline") -> "LedgerView":
     return Ledger(lake.ledger(pipeline.name), now_ms=lambda: 0).view()
 
 
-def collect_view(lake: "Lake", pipeline: "Pipeline", view: "LedgerView", *, part: Part | None = None) -> ReportRows:
+def collect_view(
+    lake: "Lake", pipeline: "Pipeline", view: "LedgerView", *, part: Part | None = None,
+    work: RequestContext | None = None,
+) -> ReportRows:  # fmt: skip
     """Return the rows of the report for a view of the ledger: of all slices, or of a part of them.
+
+    `work` is the context of a live page, which tells who works on a request now. `pipeline` has the published spec.
 
     Raises:
         StoreError: as for `collect`.
@@ -90,7 +102,27 @@ def collect_view(lake: "Lake", pipeline: "Pipeline", view: "LedgerView", *, part
         held=tuple(run for slice_id, (run, _) in held_runs(view).items() if slice_id in listed),
         failing=tuple(run for run in failing_in_sight(view) if run.result.slice.slice_id in listed),
         hold="" if view.hold is None else describe_hold(view.hold),
+        effects=_effects(work or _without_clock(lake, pipeline), view),
     )
+
+
+def _without_clock(lake: "Lake", pipeline: "Pipeline") -> RequestContext:
+    """Return a context in which nobody works, so that the report depends on stored data only."""
+    ledger = Ledger(lake.ledger(pipeline.name), now_ms=lambda: 0)
+    return RequestContext(pipeline=pipeline, lake=lake, ledger=ledger, is_alive=lambda _holder: False)
+
+
+def _effects(work: RequestContext, view: "LedgerView") -> dict[str, str]:
+    """Return what the publication of each open request does whose runs readers do not see all; the newest ones."""
+    seen, effects = {*view.published.values()}, dict[str, str]()
+    unseen = (request for request in reversed(view.open_requests()) if {*request.runs.values()} - seen)
+    for request in islice(unseen, MAX_PUBLISHED):
+        try:
+            is_ready, told = publication_effect(work, view, request)
+        except HindcastError as error:  # such as the damaged ledger of the pipeline whose table is the log
+            is_ready, told = False, str(error)
+        effects[request.request_id] = f"{with_capital(told) if is_ready else f'Not possible now: {told}'}."
+    return effects
 
 
 def shown_slices(view: "LedgerView", newest: "Mapping[str, StagedRun]") -> set[str]:

@@ -10,10 +10,8 @@ from jobs.review.report.rows import DAY_MS, HOUR_MS, ReportRows
 from jobs.runs import SHOWN_DIGITS, Slice
 
 if TYPE_CHECKING:
-    from jobs.ledger.view import Request, StagedRun
+    from jobs.ledger.view import StagedRun
 
-MAX_PUBLISHED = 3
-"""For so many open requests, the page has the command that publishes them."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -37,10 +35,10 @@ def bound_text(at_ms: int, rows: ReportRows) -> str:
     return at.replace(tzinfo=None).isoformat(timespec="hours" if rows.every_ms % HOUR_MS == 0 else "minutes")
 
 
-def commands(rows: ReportRows, waive: str | None = None, *, is_held: bool = False) -> tuple[Command, ...]:
+def commands(rows: ReportRows, waive: str | None = None) -> tuple[Command, ...]:
     """Return the commands that replay the whole range and show it, and that publish what is not published.
 
-    With `waive`, that command comes before. `is_held`: it waives a slice that stops a publication.
+    With `waive`, that command comes before.
     """
     if not rows.slices:
         return (
@@ -64,11 +62,8 @@ def commands(rows: ReportRows, waive: str | None = None, *, is_held: bool = Fals
     ]
     if waive is not None:
         made.append(Command(line=waive, purpose="Waives a failed run. The ledger stores who did it and why."))
-    after = "After the waiver, publishes" if is_held else "Publishes"
-    made += [
-        Command(line=_of_request(rows, "publish", request), purpose=f"{after} all slices of the request at once.")
-        for request in _waiting(rows)[:MAX_PUBLISHED]
-    ]
+    for request_id, effect in rows.effects.items():
+        made.append(Command(line=_of_request(rows, "publish", request_id), purpose=effect))
     return tuple(made)
 
 
@@ -92,21 +87,12 @@ def rerun_line(rows: ReportRows, slice_: Slice, run: "StagedRun | None") -> str:
     for request in reversed(rows.requests):
         is_of_run = run is not None and request.runs.get(slice_.slice_id) == run.result.run_id
         if is_of_run and request.is_open and request.from_ms is not None:
-            return _of_request(rows, "run", request)
+            return _of_request(rows, "run", request.request_id)
     return _line(rows, "run", "--from", bound_text(slice_.start_ms, rows), "--to", bound_text(slice_.end_ms, rows))
 
 
-def _waiting(rows: ReportRows) -> "list[Request]":
-    """Return the open requests, newest first, that have runs which readers do not see. A candidate is no part of it."""
-    return [
-        request
-        for request in reversed(rows.requests)
-        if request.is_open and not request.is_candidate and set(request.runs.values()) - set(rows.published.values())
-    ]
-
-
-def _of_request(rows: ReportRows, verb: str, request: "Request") -> str:
-    return _line(rows, verb, "--request", request.request_id[:SHOWN_DIGITS])
+def _of_request(rows: ReportRows, verb: str, request_id: str) -> str:
+    return _line(rows, verb, "--request", request_id[:SHOWN_DIGITS])
 
 
 def _line(rows: ReportRows, verb: str, *rest: str) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
+from jobs.lake.event_log import PinnedLog
 from jobs.lake.lake import Lake
 from jobs.ledger.seen_log import known_log
 from jobs.ledger.view import StagedRun
@@ -22,7 +23,7 @@ from jobs.review.window.chain import Chain
 from jobs.review.window.key_records import records_of_key
 from jobs.review.window.operator_walk import Bounds, OperatorWalk, WindowRecord
 from jobs.review.window.wanted import WantedWindow
-from jobs.runs import CheckpointRef
+from jobs.runs import CheckpointRef, Slice
 from windowlib.columnar.executor import StateColumns
 from windowlib.columnar.operator_executor import OperatorExecutor
 from windowlib.columnar.plan import BucketPlan
@@ -75,7 +76,7 @@ class SliceReplay:
         Raises:
             LogError: the log cannot be read, as in a replay.
             CheckpointError: the checkpoint before the slice is damaged.
-            RequestError: this version of Hindcast refuses the spec of the run.
+            RequestError: this version of Hindcast refuses the spec of the run, or the log does not fit it any more.
         """
         try:
             return self._tell(run, add)
@@ -90,8 +91,7 @@ class SliceReplay:
         pipeline = chain.spec(run)
         if (why := chain.why_other_spec(run)) is not None:
             self.differences.append(why)
-        known = known_log(chain.view, look_back(pipeline, [slice_]).every)
-        pinned = pin_input(pipeline, self.lake, [slice_], known=known)
+        pinned = self._pinned(pipeline, slice_)
         chunk = ChunkLog.of(pipeline, pinned, [slice_])
         tasks = self.reading(chunk)
         check_log_bytes(tasks, pinned)
@@ -112,6 +112,16 @@ class SliceReplay:
         # The states of Storm and Atlas do not show which windows come, so the time tells it.
         reached_ms = slice_.end_ms if walk.is_clock else combined(after).watermark_ms
         return reached_ms is None or reached_ms <= window.end_ms
+
+    def _pinned(self, pipeline: Pipeline, slice_: Slice) -> PinnedLog:
+        known = known_log(self.chain.view, look_back(pipeline, [slice_]).every)
+        try:
+            return pin_input(pipeline, self.lake, [slice_], known=known)
+        except SpecError as error:
+            raise RequestError(
+                f"the windows of slice {slice_.slice_id} cannot be computed again, because the log has changed since "
+                f"its run, and does not fit the spec of the run any more: {error}"
+            ) from error
 
     def _walk(
         self, pipeline: Pipeline, chunk: ChunkLog, counted: CountedLog, *, run: StagedRun

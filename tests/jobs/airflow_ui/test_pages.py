@@ -21,6 +21,7 @@ from jobs.ledger.provenance import DagRunOrigin
 from jobs.ledger.removals import Why
 from jobs.orchestration.requests import run_request
 from jobs.pipeline.files import load_file
+from jobs.planning import event_times
 from jobs.planning.request_context import Asked, open_request_context
 from jobs.publishing.cleaning import clean_lake
 from jobs.publishing.decisions import cancel
@@ -37,6 +38,7 @@ from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day,
 from tests.support.fuzzing import seeds
 from tests.support.no_spark import threads
 from tests.support.waiving import waive_newest
+from windowlib.errors import SpecError
 
 if TYPE_CHECKING:
     from fastapi.testclient import TestClient
@@ -199,6 +201,25 @@ def test_the_page_of_a_pipeline_tells_that_its_log_has_ended(clients: Clients, p
     text = PIPELINE.replace("slice: {by: day}", "slice: {by: day, last: 2024-01-04}")
     (place.pipelines / "sales.yaml").write_text(text, encoding="utf-8")
     assert sentence in client.get(links.pipeline_page("sales")).text
+
+
+def test_the_pages_tell_that_this_version_refuses_an_unchanged_pipeline_file(
+    clients: Clients, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Defect: only `hindcast status` told it."""
+
+    def refuse(*_: object) -> None:
+        raise SpecError("no such trigger")
+
+    client = clients("viewer")
+    replay(place, "2024-01-01", "2024-01-03")
+    pages, told = (links.overview(), links.pipeline_page("sales")), "this version of Hindcast does not accept that spec"
+    assert not any(told in client.get(page).text for page in pages)
+    monkeypatch.setattr(event_times, "log_engine", refuse)
+    assert all(told in client.get(page).text for page in pages)
+    [line] = client.get(links.PREFIX + "/held.json").json()["held"]
+    assert (line["badge"], line["title"]) == ("stopped", "sales: chain stopped")
+    assert "this version" in line["why"]
 
 
 def test_the_page_of_a_pipeline_tells_which_slices_before_the_head_are_left_out(clients: Clients, place: Place) -> None:

@@ -10,7 +10,8 @@ from expectations.loader import SUITES_VARIABLE
 from jobs.lake.lake import Lake
 from jobs.planning.request_context import open_request_context
 from jobs.planning.suite_fingerprint import suite_fingerprint
-from jobs.review.report.differences import newest_differences
+from jobs.review.report.collect import collect
+from jobs.review.report.page import newest_differences
 from jobs.runs import RunResult
 from tests.jobs.cli.conftest import Shell
 from tests.support.fake_replay import FAILS, PIPELINE, append_day, sales
@@ -103,6 +104,24 @@ def test_the_waiver_of_a_candidate_names_it(shell: Shell) -> None:
     ]
     assert run(shell, HELD, "2024-01-04", "--as-candidate") == 0
     assert f"next: hindcast publish sales --request {candidate[:12]}" in shell.out
+
+
+def test_the_report_tells_of_each_publication_what_status_tells(shell: Shell) -> None:
+    """Defect: it told of each open request that all its slices are published at once."""
+    append_day(shell.root, HELD, {"bad": FAILS})
+    assert run(shell, FIRST, HELD) == 0
+    assert run(shell, HELD, "2024-01-04") == 1
+    assert run(shell, HELD, "2024-01-04", "--as-candidate") == 1
+    assert run(shell, "2024-01-05", "2024-01-06", "--no-publish", "--fresh") == 0
+    requests = shell.json("status", "sales")["pipelines"][0]["requests"]
+    told = {request["request_id"]: request["publication"] for request in requests}
+    rows = collect(Lake(root=str(shell.root)), sales())
+    assert [*rows.effects] == [*reversed(told)]
+    [ready, *stopped] = rows.effects.items()
+    assert ready[1] == "Publishes 1 slice."
+    assert told[ready[0]].endswith("publishes 1 slice")
+    assert [effect for _, effect in stopped] == [f"Not possible now: {told[name]}." for name, _ in stopped]
+    assert all(f"held by {HELD}" in effect for _, effect in stopped)
 
 
 @pytest.fixture

@@ -187,6 +187,18 @@ def _delete(place: Path) -> None:
     DeltaTable(str(place)).delete("dt = '2024-01-02' AND amount > 5")
 
 
+def _delete_and_restore_another(place: Path) -> None:
+    """Defect: any RESTORE hid the commits before it, and one that takes records away was not told itself."""
+    _delete(place)
+    tables.append(place, [tables.clicks(Random(8))[0][0]], ["dt"])
+    DeltaTable(str(place)).restore(3)
+
+
+def _delete_and_restore(place: Path) -> None:
+    _delete(place)
+    DeltaTable(str(place)).restore(2)
+
+
 def _delete_and_track(place: Path) -> None:
     _delete(place)
     track_rows(place)
@@ -258,6 +270,13 @@ CASES: Mapping[str, tuple[Callable[[Path], None], str, Severity, str]] = {
         "1 record without dt, so slices by dt are refused",
     ),
     "a delete": (_delete, "removed records", Severity.WARNING, r"commit 3 \(DELETE\)"),
+    "a delete and a restore of another commit": (
+        _delete_and_restore_another,
+        "removed records",
+        Severity.WARNING,
+        r"commits 3 \(DELETE\), 5 \(RESTORE\) removed",
+    ),
+    "a delete that was restored": (_delete_and_restore, "removed records", Severity.OK, "^none in the 5 commits"),
     "a delete is refused": (_delete_and_track, "refused", Severity.ERROR, "removed or changed records of slice"),
     "no row tracking": (tables.by_date, "row tracking", Severity.NOTE, "is off"),
     "row tracking": (tables.tracked, "row tracking", Severity.OK, "since the table was created"),

@@ -141,6 +141,7 @@ def test_a_writer_that_is_always_second_gets_an_error(
 def test_a_value_column_cannot_become_a_key_column(tmp_path: Path) -> None:
     uri = str(tmp_path / "t")
     ensure_table(uri, tables.window_outputs(KEYS, {"carrier": "string"}))
+    append_rows(uri, rows_of("s0", {"carrier": "HA"}))
     with pytest.raises(SpecError, match=r"'carrier' of table .* was a value column, and the spec now makes it a key"):
         ensure_table(uri, tables.window_outputs({**KEYS, "carrier": "string"}, {"total": "bigint"}))
 
@@ -148,8 +149,34 @@ def test_a_value_column_cannot_become_a_key_column(tmp_path: Path) -> None:
 def test_a_column_that_differs_in_case_only_from_a_stored_one_is_refused(tmp_path: Path) -> None:
     uri = str(tmp_path / "t")
     ensure_table(uri, tables.window_outputs(KEYS, {"total": "bigint"}))
+    append_rows(uri, rows_of("s0", {"total": 5}))
     with pytest.raises(SpecError, match=r"'Total' differs in case only from column 'total' of table .*; use that name"):
         ensure_table(uri, tables.window_outputs(KEYS, {"Total": "bigint"}))
+
+
+def test_a_column_that_no_file_has_gets_another_type_role_or_case(tmp_path: Path) -> None:
+    """Defect: a column of a cancelled candidate kept its type for ever."""
+    uri = str(tmp_path / "t")
+    ensure_table(uri, tables.window_outputs(KEYS, {"total": "bigint", "tried": "bigint"}))
+    append_rows(uri, rows_of("s0", {"total": 5}))
+    append_rows(uri, rows_of("s1", {"tried": 7}))
+    before = DeltaTable(uri).metadata().configuration
+    with pytest.raises(SpecError, match="It keeps its type as long as a row has it"):
+        ensure_table(uri, tables.window_outputs(KEYS, {"total": "bigint", "tried": "double"}))
+    DeltaTable(uri).delete("slice_id = 's1'")
+    ensure_table(uri, tables.window_outputs(KEYS, {"total": "bigint", "tried": "double", "more": "string"}))
+    append_rows(uri, rows_of("s2", {"tried": 0.5}))
+    old, new = (
+        read_attempts(uri, [(slice_id, "a")], ["total", "tried", "more"]).to_pylist()[0] for slice_id in ("s0", "s2")
+    )
+    assert (old, new) == (
+        {"total": 5, "tried": None, "more": None},
+        {"total": None, "tried": 0.5, "more": None},
+    )
+    assert DeltaTable(uri).metadata().configuration == before
+    DeltaTable(uri).delete("slice_id = 's2'")
+    ensure_table(uri, tables.window_outputs({**KEYS, "Tried": "string"}, {"total": "bigint"}))
+    assert "Tried" in {field.name for field in DeltaTable(uri).schema().fields}
 
 
 def test_a_later_spec_may_add_or_drop_a_key_column(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from jobs.pipeline.slices import slices_between
 from jobs.planning.lease_keeping import release
 from jobs.planning.published_spec import LOST, on_published_spec, why_lost
 from jobs.planning.request_context import IfOpen, RequestContext, open_request_context
+from jobs.planning.restating import request_to_continue
 from jobs.planning.steps import Ask
 from jobs.publishing.cleaning import clean_lake
 from jobs.publishing.decisions import cancel
@@ -95,6 +96,19 @@ def test_an_adoption_that_the_schedule_overtook_names_a_command_that_works(
     assert f"hindcast run late --from 1970-01-07 --to 1970-01-09 {options}`" in told
     again = run(work, 2, 4, warms_up=warms_up, is_fresh=not warms_up, if_open=IfOpen.REPLACE)
     assert again.is_published
+
+
+def test_a_run_that_is_to_replace_an_adoption_closes_it_also_if_nothing_is_left_to_replay(place: Place) -> None:
+    """Defect: with the former pipeline file, it told that all is published, and left the adoption open for ever."""
+    three_days(place)
+    run(place.work(), 0, 3)
+    staged = run(place.work(lateness=GRACE), 2, 3, warms_up=True, publish=False)
+    run(place.work(), 3, 4)
+    work = place.work()
+    again = run(work, 2, 4, warms_up=True, if_open=IfOpen.REPLACE)
+    assert again.replayed == 0
+    request = work.ledger.view().requests[staged.request_id]
+    assert (request.is_open, request.failure) == (False, "replaced by what ann sees published")
 
 
 def warned(work: RequestContext, first: int, end: int, *, is_fresh: bool = False) -> str:
@@ -308,7 +322,12 @@ def test_a_replay_in_one_repair_ends_those_that_touch_it(place: Place) -> None:
     repair(work, 3, 4)
     assert late(work) == [0, 0, 0, 0]
     place.put(Put(1, 25.5))
-    assert run(work, 1, 2).is_published
+    days = "1970-01-05, 1970-01-06, 1970-01-07, 1970-01-08"
+    told = f"the repair of {days} ends, and `hindcast repair` lists the late records of {days} again"
+    assert warned(work, 1, 2) == f"if the run publishes other runs of these slices, {told}"
+    outcome = run(work, 1, 2)
+    assert outcome.publication is not None
+    assert outcome.publication.why.endswith(told)
     assert (late(work), max(totals(work))) == ([1, 2, 1, 1], 1)
 
 
@@ -477,6 +496,48 @@ def test_after_a_change_of_the_code_nothing_is_repaired_or_restated_before_a_per
     assert [request.is_proposed for request in work.ledger.view().open_requests(RequestKind.REPAIR)] == [True]
 
 
+def test_a_proposed_restatement_of_code_that_has_changed_is_closed_until_the_code_is_restored(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Defect: it stayed open, and each click on it was refused, until a person cancelled it."""
+    more = "restate: {mode: propose, at_most_age: 36500d}\n"
+    place.put(Put(0, 1), Put(1, 25), Put(2, 50))
+    run(place.work(more=more), 0, 3)
+    place.put(Put(2, 51))
+
+    def proposals() -> list[str]:
+        propose_changes(place.work(more=more), who="airflow")
+        return [request.request_id for request in place.work().ledger.view().open_requests(RequestKind.RESTATEMENT)]
+
+    [first] = proposals()
+    monkeypatch.setattr(fingerprints, "SEMANTICS_VERSION", fingerprints.SEMANTICS_VERSION + 1)
+    assert proposals() == []
+    failure = place.work().ledger.view().requests[first].failure
+    assert failure is not None
+    assert "`hindcast adopt late`" in failure
+    monkeypatch.undo()
+    [again] = proposals()
+    assert again != first, "the code was restored, and nobody has declined it"
+
+
+def test_a_proposed_restatement_does_not_undo_an_adoption(place: Place) -> None:
+    """Defect: its replay published the former spec again, without a word."""
+    more = "restate: {mode: propose, at_most_age: 36500d}\n"
+    three_days(place)
+    run(place.work(more=more), 0, 4)
+    place.put(Put(1, 41))
+    propose_changes(place.work(more=more), who="airflow")
+    work = place.work(more=more, lateness=GRACE)
+    [proposal] = work.ledger.view().open_requests(RequestKind.RESTATEMENT)
+    assert "Replay it with hindcast run late" in _not_staged(work, work.ledger.view(), proposal)
+    assert run(work, 2, 4, warms_up=True).is_published
+    told = "cannot be replayed, because the published chain goes on with another spec since it was opened"
+    assert f"It {told}: end it with hindcast cancel" in _not_staged(work, work.ledger.view(), proposal)
+    assert open_request(work, work.ledger.view(), proposal).waits == f"{told}: decline it"
+    with pytest.raises(RequestError, match=told):
+        request_to_continue(work, proposal.request_id)
+
+
 def test_a_repair_that_a_person_proposed_before_the_code_changed_is_told_and_replaced(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -495,7 +556,7 @@ def test_a_repair_that_a_person_proposed_before_the_code_changed_is_told_and_rep
     monkeypatch.setattr(fingerprints, "SEMANTICS_VERSION", fingerprints.SEMANTICS_VERSION + 1)
     work = place.work()
     told = f"It cannot be replayed, because {LOST}: end it with hindcast cancel late --request {first.request_id[:12]}"
-    assert told in _not_staged(work, first)
+    assert told in _not_staged(work, work.ledger.view(), first)
     assert open_request(work, work.ledger.view(), first).waits == f"cannot be replayed, because {LOST}: decline it"
     run(work, 2, 3, warms_up=True)
     second = proposed()

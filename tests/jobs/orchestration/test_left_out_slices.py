@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from jobs.engine import fingerprints
 from jobs.orchestration.alerts import Event
 from jobs.orchestration.deadlines import Told, look
 from jobs.orchestration.scheduling import Replay, plan_scheduled, publish_task, replay
@@ -103,7 +104,7 @@ def test_a_hole_before_the_head_is_told_with_the_command_that_fills_it(place: Pl
     assert standing(work, view).due == ()
     [hole] = standing(work, view).holes
     assert hole.ids == ("1970-01-08", "1970-01-09")
-    assert hole.command == "hindcast run late --from 1970-01-08 --to 1970-01-10"
+    assert hole.command == "`hindcast run late --from 1970-01-08 --to 1970-01-10`"
     told = messages(work)
     assert all(hole.sentence in told[event] for event in (Event.NOT_PUBLISHED, Event.DIGEST))
     assert not list(holes(place.work(slices=FROM_THE_SIXTH, more=SCHEDULED), view)), "they are left out on purpose"
@@ -117,8 +118,21 @@ def test_a_hole_between_two_specs_is_filled_with_a_warm_up(place: Place) -> None
     work = place.work(lateness="1h", more=SCHEDULED)
     run(work, 4, 8, warms_up=True)
     [hole] = standing(work, work.ledger.view()).holes
-    assert hole.command == "hindcast run late --from 1970-01-08 --to 1970-01-09 --warm-up"
+    assert hole.command == "`hindcast run late --from 1970-01-08 --to 1970-01-09 --warm-up`"
     assert run(work, 3, 4, warms_up=True).is_published
+    assert standing(work, work.ledger.view()).holes == ()
+
+
+def test_a_hole_of_a_chain_that_cannot_be_computed_any_more_is_adopted(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Defect: a `hindcast run` was named, which is refused."""
+    run(place.work(more=SCHEDULED), 4, 8, warms_up=True)
+    monkeypatch.setattr(fingerprints, "SEMANTICS_VERSION", fingerprints.SEMANTICS_VERSION + 1)
+    work = place.work(more=SCHEDULED)
+    [hole] = standing(work, work.ledger.view()).holes
+    assert hole.command == "`hindcast adopt late --from 1970-01-08`"
+    assert run(work, 3, 8, warms_up=True).is_published
     assert standing(work, work.ledger.view()).holes == ()
 
 

@@ -1,6 +1,7 @@
 """Which slices the schedule restates by itself, and what a person runs for the others, played with small lakes."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -113,7 +114,33 @@ def test_a_log_that_was_restored_from_a_backup_empties_no_published_day_by_itsel
     assert "hindcast run late" in told.sentences[1]
     place.put(Put(4, 24 * 4 + 7), Put(4, 24 * 4 + 8))
     assert "is not the file that an earlier run has read" in (sentence := str(restated(work).sentences))
-    assert "copy its records into a new table" in sentence
+    assert "give its new history a name in the pipeline file (`log: {history: NAME}`)" in sentence
+
+
+def test_a_log_that_was_restored_and_written_to_goes_on_under_the_name_of_its_new_history(place: Place) -> None:
+    """Defect: only a copy of its records in a new table went on."""
+    work, log, backup = place.work(more=AUTO), place.root / "log", place.root / "backup"
+    shutil.copytree(log, backup)
+    place.put(Put(3, 24 * 3 + 5), Put(4, 24 * 4 + 5))
+    run(work, 0, 5)
+    before = totals(work)
+    shutil.rmtree(log)
+    shutil.copytree(backup, log)
+    place.put(Put(4, 24 * 4 + 22))
+    restored = work.pipeline.log.model_copy(update={"history": "restored-1"})
+    work = replace(work, pipeline=work.pipeline.model_copy(update={"log": restored}))
+    told = restated(work)
+    assert (told.request_id, totals(work)) == (None, before)
+    assert "the log is another table than the one that its run has read" in told.sentences[1]
+    slices = slices_between(work.pipeline, FIRST_MS, FIRST_MS + 5 * DAY_MS)
+    verified = verify_inputs(SESSION, work, work.plan(work.ledger.view(), Ask(slices=slices)), who="ann")
+    assert [*verified.different] == ["1970-01-08", "1970-01-09"]
+    assert changed(work) == ["1970-01-08", "1970-01-09"]
+    assert run(work, 3, 5).is_published
+    assert (changed(work), totals(work)) == ([], [1] * 10)
+    place.put(Put(1, 24 + 22, 7))
+    restated(work)
+    assert totals(work) == [*[1] * 10, 7], "a change of the new history is restated again"
 
 
 def test_a_table_with_the_same_records_is_the_log_after_a_comparison(place: Place) -> None:
@@ -135,7 +162,7 @@ def test_a_table_with_the_same_records_is_the_log_after_a_comparison(place: Plac
 @pytest.mark.parametrize(
     ("bound", "day", "words"),
     [
-        ("first: 1970-01-07", 0, "it is before log.slice.first (1970-01-07). To restate it, set that to its slice"),
+        ("first: 1970-01-07", 0, "it is before log.slice.first (1970-01-07), so readers keep it as it was published"),
         ("last: 1970-01-07", 1, "its restatement ends with 1970-01-09, which is after log.slice.last (1970-01-07)"),
         ("last: 1970-01-07", 4, "its restatement ends with 1970-01-09, which is after log.slice.last (1970-01-07)"),
     ],
@@ -151,7 +178,7 @@ def test_a_change_that_log_slice_leaves_out_is_told_and_restated_after_that(
     assert told.request_id is None
     assert words in told.sentences[1]
     assert "hindcast run" not in told.sentences[1]
-    assert told.waits == 1
+    assert told.waits == ("last" in bound)
     assert totals(work) == [1] * 9
     assert restated(work).request_id is not None
     assert totals(work) != [1] * 9

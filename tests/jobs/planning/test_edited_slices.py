@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from itertools import pairwise
@@ -18,23 +19,30 @@ from jobs.cli.options import run_cli
 from jobs.cli.status import _state
 from jobs.engine.fingerprints import spec_fingerprint
 from jobs.lake.lake import Lake
-from jobs.ledger.view import LedgerView
+from jobs.ledger.events import LedgerEvent
+from jobs.ledger.projection import project
+from jobs.ledger.view import LedgerView, RequestKind
 from jobs.orchestration.requests import run_request
 from jobs.pipeline.models.log import SliceGrammar
-from jobs.pipeline.slices import check_range, parse_bound, show_ms, slice_grid
+from jobs.pipeline.slices import check_range, parse_bound, show_ms, slice_grid, slices_between
+from jobs.planning.chains import run_before
 from jobs.planning.change_reach import with_reach
 from jobs.planning.change_sentences import told_changes
 from jobs.planning.published_spec import on_published_spec, refuse_lost, why_lost
 from jobs.planning.request_context import Asked, RequestContext, open_request_context
 from jobs.planning.steps import Ask
 from jobs.publishing.decisions import rollback
+from jobs.publishing.publishing import publish_request
 from jobs.review.explain import explain
 from jobs.review.pages.record_search import search_records
 from jobs.review.report.collect import collect_view
 from jobs.review.report.model import build_model
 from jobs.review.report.slice_calendar import months, strips
+from jobs.runs import Slice
+from tests.jobs.planning.test_plan import coordinates
 from tests.support.fake_replay import PIPELINE, FakeReplayer, day_ms, sales
 from tests.support.fuzzing import seeds
+from tests.support.ledger_chains import published_chain
 from windowlib.errors import RequestError, SpecError
 
 HOUR_MS = 3_600_000
@@ -150,7 +158,7 @@ def test_no_sequence_of_edits_and_runs_publishes_slices_that_overlap(root: Path)
     for seed in seeds(6):
         chance, place = Random(seed), root / f"{seed}"
         shutil.copytree(root / "event_logs", place / "event_logs")
-        outcomes = []
+        outcomes, seen = [], set[int]()
         for _ in range(6):
             every = chance.choice((3, 4, 6, 8, 12))
             hours = sorted(chance.sample(range(0, 121, every), 2))
@@ -167,7 +175,37 @@ def test_no_sequence_of_edits_and_runs_publishes_slices_that_overlap(root: Path)
                 continue
             slices = [view.run(run_id).result.slice for run_id in view.published.values()]
             assert all(one.end_ms <= other.start_ms for one, other in pairwise(slices)), (seed, slices)
+            assert {*hours_of(slices)} >= seen, "no hour that readers have seen vanishes"
+            seen = {*hours_of(slices)}
         assert not any(outcomes), "no time zone is part of it"
+
+
+def test_the_run_before_a_slice_is_found_among_published_slices_that_overlap(root: Path) -> None:
+    """Earlier versions have published such slices. A plan and the rules of publication take the same run."""
+    for seed in seeds(20):
+        chance, events, shown = Random(seed), list[LedgerEvent](), dict[str, Slice]()
+        pipelines = [work_of(root, f"by: ts{every}").pipeline for every in ("", ", every: 12h", ", every: 6h")]
+        for number, pipeline in enumerate(pipelines):
+            every = slices_between(pipeline, day_ms(DAYS[0]), day_ms(DAYS[5]))
+            chosen = [one for one in every if one.slice_id not in shown and chance.random() < chance.choice((0.2, 0.9))]
+            shown |= {one.slice_id: one for one in chosen}
+            chain = published_chain(pipeline, chosen, log=coordinates())
+            events += [replace(event, request_id=str(number)) for event in chain]
+        view = project([replace(event, seq=seq) for seq, event in enumerate(events, start=1)], version=len(events))
+        for pipeline in pipelines:
+            for one in slices_between(pipeline, day_ms(DAYS[0]), day_ms(DAYS[5])):
+                ending = [other for other in shown.values() if other.end_ms == one.start_ms]
+                nearest = min(ending, key=lambda other: abs(length_ms(other) - length_ms(one)), default=None)
+                run = run_before(view, one)
+                assert (None if run is None else run.result.slice) == nearest, (seed, one)
+
+
+def hours_of(slices: Sequence[Slice]) -> Iterator[int]:
+    return (hour for slice_ in slices for hour in range(slice_.start_ms // HOUR_MS, slice_.end_ms // HOUR_MS))
+
+
+def length_ms(slice_: Slice) -> int:
+    return slice_.end_ms - slice_.start_ms
 
 
 def test_a_cut_of_longer_slices_follows_the_published_head_where_one_of_them_begins(root: Path) -> None:
@@ -182,6 +220,42 @@ def test_a_cut_of_longer_slices_follows_the_published_head_where_one_of_them_beg
     assert told.slices == ("2024-01-01T06",)
     assert "slice 2024-01-01T06 was published before `log.slice` was edited, so readers keep it" in told.sentences[1]
     assert "hindcast run" not in told.sentences[1]
+
+
+@pytest.mark.parametrize("end", ["2024-01-01T06", "2024-01-01T18"])
+def test_a_shorter_slice_does_not_replace_a_longer_one_of_its_name(root: Path, end: str) -> None:
+    """Defect: it was published, and readers lost the records of the other half."""
+    before = replayed(root, "every: 12h", "2024-01-01T00", "2024-01-03T00")
+    with pytest.raises(RequestError, match="Readers would see records twice, or never"):
+        replayed(root, "every: 6h", "2024-01-01T00", end)
+    after = replayed(root, "every: 6h", "2024-01-01T00", "2024-01-03T00")
+    assert {*hours_of([*after.slices.values()])} == {*hours_of([*before.slices.values()])}
+
+
+@pytest.mark.parametrize(
+    ("former", "new", "to", "told"),
+    [
+        ("every: 6h", "every: 1d", "2024-01-02T12", "and when readers see the slices up to 2024-01-03, run"),
+        ("every: 1d", "every: 6h", "2024-01-03", "Cancel it, and run"),
+    ],
+)
+def test_slices_that_the_schedule_has_overtaken_are_not_published_beside_those_of_another_length(
+    root: Path, former: str, new: str, to: str, told: str
+) -> None:
+    """Defect: an adoption that was staged was published although its bound is inside a slice that readers see."""
+    replayed(root, former, "2024-01-01", "2024-01-02")
+    work = work_of(root, f"by: ts, {new}")
+    end_ms = day_ms("2024-01-03") + (6 * HOUR_MS if new == "every: 6h" else 0)
+    asked = Asked(from_ms=day_ms("2024-01-02"), to_ms=end_ms, who="ann", reason="test", is_fresh=True)
+    staged = run_request(work, asked, FakeReplayer(), publish=False)
+    scheduled = replace(asked, to_ms=day_ms(to), kind=RequestKind.SCHEDULED, is_fresh=False)
+    assert run_request(work_of(root, f"by: ts, {former}"), scheduled, FakeReplayer()).is_published
+    before = work.ledger.view()
+    attempt = publish_request(work, staged.request_id, who="ann")
+    assert not attempt.is_published
+    assert "they would see records twice, or never" in attempt.why
+    assert attempt.why.endswith(f"{told} `hindcast adopt sales`")
+    assert work.ledger.view().published == before.published
 
 
 @pytest.mark.parametrize("rules", [("Etc/GMT+4", "Etc/GMT+3"), ("Etc/GMT+3", "Etc/GMT+4")])

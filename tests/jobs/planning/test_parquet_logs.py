@@ -21,6 +21,7 @@ from jobs.planning.changed_slices import look_at_log
 from jobs.planning.log_state import read_log_state
 from jobs.planning.readiness import ready_prefix
 from jobs.planning.restating import propose
+from jobs.planning.steps import Ask
 from jobs.planning.watching import Watch, read_watch, sign_of
 from jobs.publishing.accepting import rewrites_of
 from jobs.reading.log_places import log_place
@@ -159,6 +160,11 @@ def test_a_file_that_is_added_changes_its_slice_only(shop: Shop) -> None:
     assert shop.changed() == {}
     shop.write(records(random.Random(3), 1_500, 1, 1))
     assert shop.changed() == {"2026-03-02": Match.CHANGED}
+    work, view = shop.work, shop.work.ledger.view()
+    planned = work.plan(view, Ask(slices=slices_between(work.pipeline, FIRST_MS, FIRST_MS + 3 * DAY_MS)))
+    assert planned.steps[1].because == "6 records then, 7 now", "Defect: it named digests as versions of the log"
+    version = view.runs[view.published["2026-03-02"]].result.log.version
+    assert view.runs[view.published["2026-03-02"]].result.log.named_version == f"listing {version:012x}"
     assert shop.run().is_published
     assert shop.changed() == {}
 
@@ -245,6 +251,7 @@ def test_a_log_among_the_tables_of_the_pipeline_is_refused(tmp_path: Path) -> No
             ("  order:", "  ready: {any: [{after: 1h}, {newer_commit: true}]}\n  order:"),
             "ready: newer_commit: a directory",
         ),
+        (("  order:", "  history: restored\n  order:"), "history: found restored, but a directory"),
         (("format: parquet", "format: delta"), "leave it out"),
         (("format: parquet", "format: orc"), "format"),
         (("{day: date}", "{day: double}"), "partitions"),

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from jobs.engine import fingerprints
 from jobs.lake.lake import Lake
 from jobs.lake.log_match import Match
 from jobs.ledger.events import LedgerEvent
@@ -20,7 +21,7 @@ from jobs.ledger.removals import Why, removed_event
 from jobs.ledger.view import LedgerView, Request
 from jobs.orchestration.requests import run_request
 from jobs.pipeline.models.restate import RestateGrammar
-from jobs.pipeline.slices import slice_at, slice_grid
+from jobs.pipeline.slices import slice_at, slice_grid, slices_between
 from jobs.planning import changed_slices as looking
 from jobs.planning.assessing import Assessed, Restating
 from jobs.planning.change_sentences import sentences, told_changes
@@ -29,12 +30,14 @@ from jobs.planning.event_range import event_time_slices
 from jobs.planning.request_context import Asked, IfOpen, RequestContext, open_request_context
 from jobs.planning.restating import propose, restating
 from jobs.planning.standing import standing
-from jobs.publishing.accepting import rewrites_of
+from jobs.planning.steps import Ask
+from jobs.publishing.accepting import accept_rewrites, chosen_rewrites, rewrites_of
 from jobs.publishing.decisions import cancel, resume, rollback
 from jobs.publishing.optimistic_check import By, OutdatedDecision
 from tests.support.delta_logs import clean_commits
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
 from tests.support.log_shop import DAY_MS, FIRST_MS, SCHEMA, LogShop
+from windowlib.errors import LogError
 
 DAYS = [f"2024-01-{day:02d}" for day in range(1, 6)]
 CHANGES = ["append", "append", "append", "compact", "publish", "stage", "decline", "new day"]
@@ -254,10 +257,86 @@ def test_removed_records_are_told_and_neither_they_nor_slices_before_them_are_pr
     )
     assert told[2] == (
         "2024-01-03: not proposed, because commit 5 (DELETE) removed or changed records, so it cannot be replayed "
-        "until a person accepts that (`hindcast accept-rewrite sales --reason …`) or restores the log "
+        "until a person accepts that (`hindcast accept-rewrite sales --reason …`) or restores the log. If the log "
+        "keeps its records for a limited time only, set log.slice.first to the first slice that is to keep them "
         "(docs/reference/logs.md)"
     )
     assert list(proposal_of(found).changes) == ["2024-01-04"]
+
+
+def test_partitions_that_are_deleted_each_night_have_one_sentence_and_before_the_first_slice_none_asks(
+    shop: Shop,
+) -> None:
+    """Defect: each night added a sentence, and those before `log.slice.first` asked a person to accept the commit."""
+    for day in DAYS[:3]:
+        DeltaTable(str(shop.log)).delete(f"day = '{day}'")
+        shop.propose()
+    told = shop.told()
+    assert len(told) == 2
+    assert told[1].startswith(
+        "2024-01-01 … 2024-01-03: not proposed, because 3 commits, the newest of them commit 7 (DELETE), removed or "
+        "changed records, so it cannot be replayed until a person accepts that"
+    )
+    bounded = sales(PIPELINE.replace("slice: {by: day}", "slice: {by: day, first: 2024-01-03}"))
+    work = replace(shop.work, pipeline=bounded)
+    told_then = told_changes(work, work.ledger.view())
+    assert told_then.sentences[1] == (
+        "2024-01-01 … 2024-01-02: not proposed, because it is before log.slice.first (2024-01-03), so readers keep it "
+        "as it was published"
+    )
+    assert "2024-01-03: not proposed, because commit 7 (DELETE) removed" in told_then.sentences[2]
+    append_day(shop.root, "2024-01-01", {"late": 5})
+    assert told_changes(work, work.ledger.view()).waits == 0
+
+
+@pytest.mark.parametrize("compacted", ["2024-01-02", "2024-01-03"])
+def test_a_change_is_told_and_not_proposed_if_a_compaction_has_removed_the_order(
+    tmp_path: Path, compacted: str
+) -> None:
+    """Defect: a restatement was proposed that every command refused."""
+    work = open_request_context(
+        sales(PIPELINE.replace("order: [id]", "order: appended")),
+        Lake(root=str(tmp_path)),
+        now_ms=lambda: day_ms("2024-01-10"),
+    )
+    for day in DAYS[:4]:
+        append_day(tmp_path, day, {"a": 1})
+        append_day(tmp_path, day, {"b": 1})
+    run_request(work, Asked(from_ms=day_ms(DAYS[0]), to_ms=day_ms(DAYS[4]), who="ann", reason=""), FakeReplayer())
+    DeltaTable(str(tmp_path / "event_logs" / "sales")).optimize.compact([("day", "=", compacted)])
+    for day in DAYS[1:4]:
+        append_day(tmp_path, day, {"late": 5})
+    found = propose(work, rule=RestateGrammar(), who="schedule")
+    told = sentences(work, found)
+    assert list(proposal_of(found).changes) == [day for day in DAYS[1:4] if day > compacted]
+    which = "its records" if compacted == "2024-01-02" else "the records of slice 2024-01-03 after it"
+    assert told[1] == (
+        f"2024-01-02: not proposed, because OPTIMIZE or log retention has removed the order in which {which} were "
+        "appended (log.order: appended), so readers keep it as it was published. To replay it, name in log.order the "
+        "columns that order the records, and run `hindcast adopt sales --from …` (docs/reference/logs.md)"
+    )
+    assert found.assessed[0].is_settled
+    with pytest.raises(LogError, match="is lost: commit 8"):
+        work.plan(work.ledger.view(), Ask(slices=slices_between(work.pipeline, day_ms(DAYS[1]), day_ms(DAYS[4]))))
+
+
+def test_a_proposal_tells_which_days_it_would_empty_and_its_reason_is_whole(shop: Shop) -> None:
+    """Defects: only the sum of the records was told, and the sentence was cut after 300 characters."""
+    for day in DAYS[:4]:
+        DeltaTable(str(shop.log)).delete(f"day = '{day}'")
+        view = shop.work.ledger.view()
+        rewrites = rewrites_of(shop.work, view)
+        chosen = chosen_rewrites(shop.work, view, rewrites, versions=())
+        accept_rewrites(shop.work, rewrites, chosen, reason="x" * 200, who="ann")
+    append_day(shop.root, "2024-01-02", {"again": 1})
+    found = shop.propose()
+    reason = proposal_of(found).reason
+    assert reason == sentences(shop.work, found)[0]
+    assert reason.startswith(
+        "4 published days changed: 2024-01-01 … 2024-01-04, 8 records then, 1 now; a replay publishes 3 days without "
+        "a record: 2024-01-01, 2024-01-03 … 2024-01-04; 2 records were removed by the accepted commit 5 ("
+    )
+    assert reason.endswith("; … and 1 more")
 
 
 def test_an_update_that_keeps_the_number_of_records_is_seen(shop: Shop) -> None:
@@ -409,6 +488,19 @@ def test_a_slice_of_an_earlier_chain_is_told(shop: Shop) -> None:
     assert told[1].endswith("hindcast run sales --from 2024-01-02 --to 2024-01-03")
     assert "it begins a chain" in told[2]
     assert told[2].endswith("hindcast run sales --from 2024-01-03 --to 2024-01-05 --fresh")
+
+
+def test_a_chain_that_cannot_be_computed_any_more_names_no_run(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Defect: it named a `hindcast run` that is refused, because the file has another spec now."""
+    append_day(shop.root, "2024-01-02", {"late": 5})
+    monkeypatch.setattr(fingerprints, "SEMANTICS_VERSION", fingerprints.SEMANTICS_VERSION + 1)
+    _, told = told_changes(shop.work, shop.work.ledger.view()).sentences
+    assert told.startswith("2024-01-02: not proposed, because the published chain of pipeline sales is spec")
+    assert told.endswith("or go on with the pipeline file: `hindcast adopt sales`")
+    DeltaTable(str(shop.log)).optimize.compact()
+    append_day(shop.root, "2024-01-08", {"d": 1})
+    clean_commits(shop.log)
+    assert "hindcast plan" not in " ".join(told_changes(shop.work, shop.work.ledger.view()).sentences)
 
 
 def test_another_table_at_the_place_of_the_log_is_seen(shop: Shop) -> None:

@@ -11,6 +11,11 @@ from deltalake import DeltaTable, write_deltalake
 
 from jobs.ledger.view import RequestKind
 from jobs.pipeline.models.pipeline import Pipeline
+from jobs.pipeline.models.retention import RetentionGrammar
+from jobs.planning.request_context import open_request_context
+from jobs.publishing.cleaning import clean_lake
+from jobs.publishing.decisions import cancel
+from jobs.publishing.optimistic_check import By
 from jobs.readers import published_table
 from jobs.reading.verify import verify
 from jobs.replay.sizes import Sizes
@@ -119,11 +124,31 @@ def test_a_state_that_the_table_cannot_hold_is_refused_before_anything_is_writte
     before = columns(tmp_path)
     with pytest.raises(
         SpecError,
-        match=r"column 'acc_a' .* is a struct.*binary.*also if only a candidate .* rename it \(acc_NAME: output NAME\)",
+        match=r"column 'acc_a' .* is a struct.*binary.* rename it \(acc_NAME: output NAME\).*`hindcast clean",
     ):
         replayed(tmp_path, edited("a: {variance: i}, b: {max: v}"), 0, 2, kind=RequestKind.CANDIDATE)
     assert columns(tmp_path) == before
     replayed(tmp_path, published, 2, 3)
+    assert findings(tmp_path, published) == ()
+
+
+def test_a_column_of_a_cancelled_candidate_is_free_when_a_clean_up_has_removed_its_rows(tmp_path: Path) -> None:
+    """Defect: it kept its type for ever, so that a later pipeline file with another type was refused."""
+    append(tmp_path, range(DAYS))
+    published, tried, other = (edited(f"n: {{count: {{}}}}{more}") for more in ("", ", b: {max: v}", ", b: {max: i}"))
+    replayed(tmp_path, published, 0, 2)
+    replayed(tmp_path, tried, 0, 2, kind=RequestKind.CANDIDATE)
+    with pytest.raises(SpecError, match=r"column '(acc_)?b' of table .* `hindcast clean PIPELINE --remove` frees it"):
+        replayed(tmp_path, other, 0, 2, kind=RequestKind.CANDIDATE)
+    work = context_in(tmp_path, published)
+    retention = RetentionGrammar.model_validate({"unpublished": "1d"})
+    later_ms = work.ledger.now_ms() + 3 * DAY_MS
+    cleaned = published.model_copy(update={"retention": retention})
+    later = open_request_context(cleaned, work.lake, now_ms=lambda: later_ms)
+    for request in work.ledger.view().open_requests():
+        cancel(later, request.request_id, reason="tried", by=By(who="ann", decision_id=work.new_id()))
+    clean_lake(later, older_than_ms=0, who="ann", dry_run=False)
+    assert replayed(tmp_path, other, 0, 2, kind=RequestKind.CANDIDATE) == alone(tmp_path / "other", other)[:2]
     assert findings(tmp_path, published) == ()
 
 

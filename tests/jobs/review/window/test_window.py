@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -301,6 +302,17 @@ def test_a_published_window_is_told_if_the_log_has_no_record_of_it_any_more(tmp_
         explained = shop.explain("x", FIRST_MS + hour * 3_600_000)
         assert [pane.readers for pane in explained.panes] == ["seen"]
         assert explained.differences[0].startswith("The log has no record of this window any more")
+
+
+def test_a_window_of_a_log_that_the_spec_does_not_fit_any_more_tells_that(hours: Shop) -> None:
+    """Defect: it was told that this version of Hindcast refuses the spec, although the log has changed."""
+    log = str(hours.root / "log")
+    rows = DeltaTable(log).to_pyarrow_table()
+    renamed = rows.rename_columns([{"amount": "price"}.get(name, name) for name in rows.column_names])
+    shutil.rmtree(log)
+    write_deltalake(log, renamed, partition_by=["day"])
+    with pytest.raises(RequestError, match="the log has changed since its run, and does not fit the spec of the run"):
+        hours.explain("x", FIRST_MS + 3_600_000)
 
 
 def test_staged_runs_of_a_request_take_the_place_of_the_published_ones(hours: Shop) -> None:
