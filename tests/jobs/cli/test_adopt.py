@@ -213,6 +213,11 @@ def test_the_command_for_a_changed_slice_of_the_former_spec_is_accepted(appended
     write(shell, "9h", **APPENDED)
     assert shell("adopt", "sales", "--from", day(2)) == 0, shell.err
     append_again(shell, 1)
+    write(shell, "8h", **APPENDED)
+    assert shell("status", "sales") == 0
+    assert "`hindcast run` uses the pipeline file, which has another spec: adopt it first" in flat(shell.out)
+    assert "To restate it" not in flat(shell.out)
+    write(shell, "9h", **APPENDED)
     assert shell("status", "sales") == 0
     command = f"run sales --from {day(1)} --to {day(3)} --warm-up"
     assert f"To restate it: hindcast {command}" in flat(shell.out)
