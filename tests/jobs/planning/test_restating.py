@@ -487,6 +487,7 @@ def test_a_slice_of_an_earlier_chain_is_told(shop: Shop) -> None:
     assert "its chain ends at 2024-01-02, before the published head 2024-01-04" in told[1]
     assert told[1].endswith("hindcast run sales --from 2024-01-02 --to 2024-01-03")
     assert "it begins a chain" in told[2]
+    assert told[2].endswith("hindcast run sales --from 2024-01-03 --to 2024-01-05 --fresh")
 
 
 def test_a_chain_that_cannot_be_computed_any_more_names_no_run(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
