@@ -18,7 +18,6 @@ from jobs.lake.known_log import REWRITE
 from jobs.lake.log_files import place_of
 from jobs.lake.log_version import DataFile, DeletedRows, LogVersion
 from jobs.lake.parquet_files import parquet_format
-from jobs.lake.pinned_files import removed_files
 from jobs.storage import file_system
 from windowlib.records.change_feed import CHANGE_TYPE, INSERT
 
@@ -202,11 +201,9 @@ def _without_digest(log: LogVersion, data: DataFile, place: str, _values: Mappin
 
 
 def _searched(log: LogVersion, root: str, search: Search) -> list[_SearchedFile]:
-    """Return the files that a search chooses, without those that a clean-up of the table has removed."""
-    searched, gone = [], removed_files(log, log.files())
+    """Return the files that a search chooses."""
+    searched = []
     for file in log.files():
-        if file.path in gone:
-            continue
         partition = {name: _partition_value(log, name, text) for name, text in file.partition.items()}
         covered = search(file, place_of(root, file.path), partition)
         if covered is not None:

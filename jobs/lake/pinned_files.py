@@ -4,7 +4,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Self
 
-from jobs.lake.damage import log_errors
 from jobs.lake.log_files import place_of
 from jobs.lake.log_version import DataFile, LogVersion
 from jobs.lake.rewrites import Rewrite, deleted_records
@@ -57,22 +56,6 @@ class PinnedFile(DataFile):
     def of(cls, file: DataFile, *, slice_id: str, value: str = "") -> Self:
         """Return a file of the log whose records all belong to a slice."""
         return cls(**file.facts(), slice_id=slice_id, value=value)
-
-
-def removed_files(log: LogVersion, files: Sequence[DataFile]) -> frozenset[str]:
-    """Return the paths of those files that a clean-up of the table may remove, and that are gone.
-
-    Raises:
-        LogError: the files cannot be listed.
-    """
-    removable = log.removable()
-    asked = [file.path for file in files if file.path in removable]
-    if not asked:
-        return frozenset()
-    system, root = file_system(log.uri)
-    with log_errors(log.uri, "listing its files"):
-        infos = system.get_file_info([place_of(root, path) for path in asked])
-    return frozenset(path for path, info in zip(asked, infos, strict=True) if not info.is_file)
 
 
 def refuse_damage(log: LogVersion, files: Sequence[PinnedFile], *, accepted: Collection[Rewrite]) -> None:

@@ -15,13 +15,11 @@ from jobs.lake.lake import Lake
 from jobs.lake.log_cut import Cut, slice_value
 from jobs.lake.log_rows import Search, find_records, leaf_columns
 from jobs.lake.log_version import DataFile, LogVersion
-from jobs.lake.pinned_files import removed_files
 from jobs.ledger.seen_log import known_log
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.log_schema import derivation
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slice_at, slice_grid
-from jobs.plain_text import counted
 from jobs.reading.log_places import log_place
 from jobs.reading.plain_values import column_values
 from jobs.runs import Slice
@@ -111,11 +109,9 @@ def records_of(
     derived = derivation(pipeline, log.columns)
     values = [*islice(find_records(log, column, record_id, search=search, derivation=derived), MOST_RECORDS)]
     if not values:
-        gone = len(removed_files(log, log.files()))
-        why = f". VACUUM has removed {counted(gone, 'file')} of it, which cannot be searched" if gone else ""
         raise RequestError(
             f"the log {pipeline.log.table} has no record whose {column} is {record_id!r}; take a value of that column "
-            f"from the log{why}"
+            "from the log"
         )
     slice_of = slice_finder(pipeline, view)
     placed = [(slice_of(_with_derived(log, derived, own)[0] if derived else own), own) for own in values]

@@ -18,7 +18,6 @@ from jobs.publishing.accepting import rewrites_of
 from jobs.reading.log_places import log_place
 from jobs.reading.verified_log import LogVerification, verify_log
 from jobs.reading.verify import Span
-from jobs.review.log_search import records_of
 from tests.support.delta_logs import commits_of
 from tests.support.fuzzing import seeds
 from tests.support.log_shop import DAY_MS, FIRST_MS, SCHEMA, LogShop, Row, records
@@ -244,21 +243,6 @@ def test_files_that_vacuum_removed_are_no_damage(tmp_path: Path) -> None:
     assert f"has removed {after.removed} that the table no longer needs" in str(after)
     Path(kept).unlink()
     assert [finding.slice_id for finding in verified().findings] == ["2026-03-01"]
-
-
-def test_records_are_searched_in_the_files_that_vacuum_has_left(tmp_path: Path) -> None:
-    """Defect: after a VACUUM, `explain` of any record ended with a damaged file."""
-    shop = Shop(tmp_path, "changes: inserts\nrecord_id: seq")
-    for day in range(3):
-        shop.append(records(random.Random(day), 10 * day, 6, day))
-    assert shop.run().is_published
-    shop.table.delete("day = '2026-03-02'")
-    shop.table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
-    work, view = shop.work, shop.work.ledger.view()
-    [found] = records_of(work.lake, work.pipeline, "21", view=view, only=None)
-    assert found.slice_id == "2026-03-03"
-    with pytest.raises(RequestError, match=r"has no record whose seq is '11'.* VACUUM has removed 1 file of it"):
-        records_of(work.lake, work.pipeline, "11", view=view, only=None)
 
 
 def test_slices_of_commits_that_are_gone_are_refused(tmp_path: Path) -> None:
