@@ -201,14 +201,15 @@ def _without_digest(log: LogVersion, data: DataFile, place: str, _values: Mappin
 
 
 def _searched(log: LogVersion, root: str, search: Search) -> list[_SearchedFile]:
-    """Return the files that a search chooses."""
+    """Return the files that a search chooses, without those that a clean-up of the table has removed."""
     searched = []
     for file in log.files():
         partition = {name: _partition_value(log, name, text) for name, text in file.partition.items()}
         covered = search(file, place_of(root, file.path), partition)
         if covered is not None:
             searched.append(_SearchedFile(covered, partition, file.deleted))
-    return searched
+    removed = log.removed(file.covered.path for file in searched)
+    return [file for file in searched if file.covered.path not in removed]
 
 
 def _partition_value(log: LogVersion, name: str, text: str | None) -> object:

@@ -7,15 +7,16 @@ planner and the replay use only these classes.
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from jobs.lake.covered_files import StoredDigests
 from jobs.lake.damage import log_errors
-from jobs.lake.log_files import NO_DIGESTS, LogFiles
+from jobs.lake.log_files import NO_DIGESTS, LogFiles, place_of
 from jobs.runs import Slice
+from jobs.storage import file_system
 from windowlib.records.column_types import FIELD_ID, PHYSICAL_NAME, Node, field_node, spell_type
 
 if TYPE_CHECKING:
@@ -191,6 +192,17 @@ class LogVersion(ABC):
     def removable(self) -> frozenset[str]:
         """Return the paths of files with records of the log that a clean-up of the table may remove."""
         return frozenset()
+
+    def removed(self, paths: Iterable[str]) -> frozenset[str]:
+        """Return those of the paths whose files are removable, and gone."""
+        removable = self.removable()
+        asked = [path for path in paths if path in removable]
+        if not asked:
+            return frozenset()
+        system, root = file_system(self.uri)
+        with log_errors(self.uri, "listing its files"):
+            infos = system.get_file_info([place_of(root, path) for path in asked])
+        return frozenset(path for path, info in zip(asked, infos, strict=True) if not info.is_file)
 
 
 def no_bounds() -> "pa.Table":

@@ -17,7 +17,7 @@ from jobs.pipeline.slices import show_ms, slice_grid
 from jobs.plain_text import shortened
 from jobs.planning.assessing import open_proposal, restate_rule, waits_for
 from jobs.planning.change_sentences import ToldChanges, told
-from jobs.planning.published_spec import on_published_spec, why_lost
+from jobs.planning.published_spec import on_published_spec, why_lost, why_not_replayed
 from jobs.planning.request_context import Asked, RequestContext, is_live, open_request_context, with_cut_of
 from jobs.planning.restating import propose, request_slices, request_to_continue
 from jobs.planning.steps import Ask
@@ -116,8 +116,9 @@ def to_start(pipeline_file: str, *, lake: str | None = None) -> BackfillStart | 
     request = next((request for request in waiting if request is not None), None)
     if request is None:
         return "no restatement is proposed"
-    why = _stopped(work, view, request)
-    if why:
+    if why := why_not_replayed(work, view, request):
+        return f"request {request.request_id} cannot be replayed, because {why}"
+    if why := _stopped(work, view, request):
         return why
     conf = restatement_conf(work, request, publish=True)
     return BackfillStart(dag_id=f"backfill_{pipeline.name}", run_id=_run_id(request), conf=conf)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from jobs.engine.fingerprints import spec_fingerprint
-from jobs.ledger.view import LedgerView, Request
+from jobs.ledger.view import LedgerView, Request, RequestKind
 from jobs.pipeline.models.log import LogGrammar, SliceGrammar
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning.chains import CODE_CHANGED, adoption
@@ -32,6 +32,18 @@ def fingerprint_now(stored: Pipeline) -> str | None:
 def is_lost(work: RequestContext, request: Request) -> bool:
     """Return whether the spec of a request cannot be computed any more."""
     return fingerprint_now(stored_pipeline(work.pipeline, request)) != request.spec_fingerprint
+
+
+def why_not_replayed(work: RequestContext, view: LedgerView, request: Request) -> str:
+    """Return why a request, such as a proposal, is not to be replayed any more; empty if it may be.
+
+    A restatement has the spec of the published chain. After an adoption, its replay would undo that.
+    """
+    if is_lost(work, request):
+        return LOST
+    is_restatement, head = request.kind is RequestKind.RESTATEMENT, view.head
+    is_other = is_restatement and head is not None and head.result.spec_fingerprint != request.spec_fingerprint
+    return "the published chain goes on with another spec since it was opened" if is_other else ""
 
 
 def why_lost(work: RequestContext, view: LedgerView) -> str:

@@ -4,7 +4,7 @@ The log may have grown since, and files may have been compacted: only the files 
 --verify` compares the records.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 from zlib import crc32
@@ -15,10 +15,8 @@ from jobs.lake.event_log import files_of_slices
 from jobs.lake.footer_bounds import footer_bounds
 from jobs.lake.known_log import checked_files, covered_files
 from jobs.lake.lake import Lake
-from jobs.lake.log_files import place_of
 from jobs.lake.log_version import LogVersion
 from jobs.lake.parquet_files import open_parquet
-from jobs.lake.pinned_files import PinnedFile
 from jobs.lake.slice_instants import Span as TimeSpan, TimeKind, slice_instants
 from jobs.lake.slicing_choice import is_partitioned
 from jobs.ledger.seen_log import known_log
@@ -86,7 +84,8 @@ def verify_log(lake: Lake, pipeline: Pipeline, view: LedgerView, *, span: Span) 
         log = log_place(lake, pipeline).open()
         log.log_files(stored=known.stored_in_log(log.table_id))
         listed = files_of_slices(log, by=pipeline.log.slice, slices=slices)
-        files = _still_there(log, listed)
+        removed = log.removed(file.path for file in listed)
+        files = [file for file in listed if file.path not in removed]
         covered = covered_files(log, files, known=known)
         covers = dict(zip((file.path for file in covered), checked_files(covered), strict=True))
         wrong = [*_wrong_statistics(log, pipeline.log.slice, span)]
@@ -111,7 +110,7 @@ def verify_log(lake: Lake, pipeline: Pipeline, view: LedgerView, *, span: Span) 
     return LogVerification(
         files=len(covered) - unknown,
         unknown=unknown,
-        removed=len(listed) - len(files),
+        removed=len(removed),
         findings=(*findings, *others),
     )
 
@@ -148,19 +147,6 @@ def _spans(log: LogVersion, by: SliceGrammar, bounds: "pa.Table") -> dict[str, T
     kind = cast("TimeKind", log.nodes[by.columns[0]])
     lows, highs = (slice_instants(bounds[name].combine_chunks(), kind, by.zone).to_pylist() for name in ("low", "high"))
     return {path: TimeSpan.of(*ends) for path, *ends in zip(bounds["path"].to_pylist(), lows, highs, strict=True)}
-
-
-def _still_there(log: LogVersion, files: Sequence[PinnedFile]) -> Sequence[PinnedFile]:
-    """Return the files without those that may be removed and are gone."""
-    removable = log.removable()
-    asked = [file for file in files if file.path in removable]
-    if not asked:
-        return files
-    system, root = file_system(log.uri)
-    with log_errors(log.uri, "listing its files"):
-        infos = system.get_file_info([place_of(root, file.path) for file in asked])
-    gone = {file.path for file, info in zip(asked, infos, strict=True) if not info.is_file}
-    return [file for file in files if file.path not in gone]
 
 
 def _read_pages(log: LogVersion, file: CoveredFile) -> tuple[Cover, LogError | None]:

@@ -20,6 +20,7 @@ from jobs.ledger.view import LedgerView
 from jobs.pipeline.log_schema import derivation
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slice_at, slice_grid
+from jobs.plain_text import counted
 from jobs.reading.log_places import log_place
 from jobs.reading.plain_values import column_values
 from jobs.runs import Slice
@@ -109,9 +110,11 @@ def records_of(
     derived = derivation(pipeline, log.columns)
     values = [*islice(find_records(log, column, record_id, search=search, derivation=derived), MOST_RECORDS)]
     if not values:
+        removed = len(log.removed(file.path for file in log.files()))
+        gone = f". VACUUM or a person has removed {counted(removed, 'file')} of it, which cannot be searched"
         raise RequestError(
             f"the log {pipeline.log.table} has no record whose {column} is {record_id!r}; take a value of that column "
-            "from the log"
+            f"from the log{gone if removed else ''}"
         )
     slice_of = slice_finder(pipeline, view)
     placed = [(slice_of(_with_derived(log, derived, own)[0] if derived else own), own) for own in values]

@@ -18,6 +18,7 @@ from jobs.publishing.accepting import rewrites_of
 from jobs.reading.log_places import log_place
 from jobs.reading.verified_log import LogVerification, verify_log
 from jobs.reading.verify import Span
+from jobs.review.log_search import LogRecord, records_of
 from tests.support.delta_logs import commits_of
 from tests.support.fuzzing import seeds
 from tests.support.log_shop import DAY_MS, FIRST_MS, SCHEMA, LogShop, Row, records
@@ -177,6 +178,22 @@ def test_a_record_is_found_as_it_was_inserted(tmp_path: Path) -> None:
     log = log_place(Lake(root=str(tmp_path)), shop.work.pipeline).open()
     for row in shop.inserted:
         assert next(find_records(log, "seq", str(row["seq"])), None) == row
+
+
+def test_the_files_that_vacuum_has_left_are_searched(tmp_path: Path) -> None:
+    shop = Shop(tmp_path, "changes: inserts\nrecord_id: seq")
+    for day in range(3):
+        shop.append(records(random.Random(day), 10 * day, 6, day))
+    work = shop.work
+    shop.table.delete("day = '2026-03-02'")
+    shop.table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+
+    def search(number: int) -> list[LogRecord]:
+        return records_of(work.lake, work.pipeline, str(number), view=work.ledger.view(), only=None)
+
+    assert [search(number)[0].slice_id for number in (0, 20)] == ["2026-03-01", "2026-03-03"]
+    with pytest.raises(RequestError, match="VACUUM or a person has removed 1 file of it, which cannot be searched"):
+        search(10)
 
 
 def _refusal(shop: Shop) -> str:
