@@ -34,8 +34,7 @@ from jobs.pipeline.models.kafka import with_kafka_sources
 from jobs.pipeline.models.log import PIPELINE_NAME, LogGrammar
 from jobs.pipeline.models.process import AggregateGrammar, ProcessGrammar
 from jobs.pipeline.models.publish import PublishGrammar
-from jobs.pipeline.models.repair import RepairGrammar
-from jobs.pipeline.models.restate import RestateGrammar
+from jobs.pipeline.models.restate import RepairGrammar, RestateGrammar
 from jobs.pipeline.models.retention import RetentionGrammar
 from jobs.pipeline.models.schedule import ScheduleGrammar
 from jobs.pipeline.models.suggestions import did_you_mean
