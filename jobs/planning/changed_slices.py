@@ -250,7 +250,7 @@ def in_words(work: RequestContext, changed: Sequence[ChangedSlice]) -> str:
     words = (
         f"{counted(len(changed), f'published {noun}')} changed: {named}, {counted(then, 'record')} then, {now:,} now"
     )
-    emptied = [change.slice for change in changed if change.records_then and not change.now.records]
+    emptied = [change.slice for change in changed if change.records_then and not (change.now.records or change.removed)]
     if emptied:
         words += f"; a replay publishes {counted(len(emptied), noun)} without a record: {named_spans(emptied)}"
     accepted = told_together((change.slice.slice_id, change.accepted) for change in changed)
