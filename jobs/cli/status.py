@@ -21,15 +21,14 @@ from jobs.planning.change_sentences import told_changes
 from jobs.planning.changed_slices import stretches_of
 from jobs.planning.event_time_progress import EventTimeProgress, progress_of
 from jobs.planning.log_state import LogState
-from jobs.planning.published_spec import LOST, is_lost, on_published_spec, why_lost
+from jobs.planning.published_spec import on_published_spec, why_lost, why_not_replayed
 from jobs.planning.request_context import ReadLog, RequestContext, context_of, is_live
 from jobs.planning.standing import empty_slices, holes
 from jobs.publishing.current_tables import current_tables
-from jobs.publishing.rules import describe_hold
+from jobs.publishing.rules import describe_hold, publication_effect
 from jobs.publishing.stop_reasons import failed_in_sight
 from jobs.review.freshness import freshness_line
 from jobs.review.pages.state import awaited, in_its_cut
-from jobs.review.publication_effect import publication_effect
 from jobs.runs import SHOWN_DIGITS, Slice
 from windowlib.errors import HindcastError, RequestError
 
@@ -176,7 +175,7 @@ def _request(work: RequestContext, view: LedgerView, request: Request) -> dict[s
         "failure": request.failure,
         "assignee": request.assignee,
         "comments": len(request.comments),
-        "publication": _publication(work, view, request) if request.runs else _not_staged(work, request),
+        "publication": _publication(work, view, request) if request.runs else _not_staged(work, view, request),
     }
 
 
@@ -232,12 +231,12 @@ def _publication(work: RequestContext, view: LedgerView, request: Request) -> st
     return f"ready: hindcast publish {name} --request {request_id} {told}" if is_ready else told
 
 
-def _not_staged(work: RequestContext, request: Request) -> str:
+def _not_staged(work: RequestContext, view: LedgerView, request: Request) -> str:
     what = f"proposed: {request.reason}" if request.is_proposed else "nothing staged yet"
     name, request_id = work.pipeline.name, request.request_id[:SHOWN_DIGITS]
     cancel = f"hindcast cancel {name} --request {request_id} --reason …"
-    if is_lost(work, request):
-        return f"{what}. It cannot be replayed, because {LOST}: end it with {cancel}"
+    if why := why_not_replayed(work, view, request):
+        return f"{what}. It cannot be replayed, because {why}: end it with {cancel}"
     if not request.is_proposed:
         return what
     return (

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from jobs.ledger.view import LedgerView, Request, RequestState, StagedRun
-from jobs.planning.shown_runs import newly_shown
+from jobs.planning.chains import newly_shown
 from windowlib.errors import RequestError
 
 

@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from jobs.lake.commit_history import read_history
 from jobs.lake.commit_slices import BEGINNING, ascending_times
 from jobs.lake.file_origins import operation_of
 from jobs.lake.footer_bounds import known_bounds
@@ -43,9 +44,11 @@ class FileFacts(DataFile):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitFacts:
-    """A commit that was read. `removed` has the partition values of the files whose records it removed or changed.
+    """A commit that was read.
 
-    `at_ms` is its time as slices by commits take it; None if neither it nor an earlier one tells its time.
+    `removed` has the partition values of the files whose records it removed or changed, without partitions that a later
+    commit has restored. `at_ms` is its time as slices by commits take it; None if neither it nor an earlier one tells
+    its time.
     """
 
     version: int
@@ -135,8 +138,19 @@ def read_table_facts(uri: str) -> TableFacts:
     is_tracked = log.configuration.get(ROW_TRACKING) == "true"
     stored = {name: log.physical[name] for name in log.partition_columns}
     times = ascending_times(entries.items())
+    groups = _Groups()
+    history = read_history(log, groups, start=versions.start, files=log_files, few=MAX_COMMITS)
+    removals = {(version, group) for group, own in history.groups.items() for version, _ in own.removals}
     commits = tuple(
-        _commit(version, own, at_ms=times[version], partitions=stored) for version, own in entries.items() if own
+        _commit(
+            version,
+            own,
+            at_ms=times[version],
+            partitions=stored,
+            removed=[action for action in _actions(own) if (version, groups.of(action)) in removals],
+        )
+        for version, own in entries.items()
+        if own
     )
     switched = [commit.version for commit in commits if commit.tracks_rows]
     return TableFacts(
@@ -170,19 +184,49 @@ def _guessed_type(values: Set[str | None]) -> PartitionType:
     return next((kind for kind, form in kinds if texts and all(map(form.fullmatch, texts))), "string")
 
 
-def _commit(version: int, entries: Sequence[Entry], *, at_ms: int, partitions: Mapping[str, str]) -> CommitFacts:
-    """Return the facts of a commit. `partitions` maps each partition column to its name in commits."""
+@dataclass(frozen=True, slots=True)
+class _Groups:
+    """The partition of each file, as a group of the history of the log."""
+
+    _partitions: dict[str, str] = field(default_factory=dict)
+
+    def __call__(self, path: str, action: Mapping[str, Any], *, version: int) -> Sequence[str | None]:  # noqa: ARG002 - as `Slicing.groups`
+        values = action.get("partitionValues")
+        if values is not None:
+            self._partitions[path] = repr(sorted(values.items()))
+        return (self._partitions.get(path),)
+
+    def of(self, action: Mapping[str, Any]) -> str | None:
+        return self._partitions.get(str(action["path"]))
+
+
+def _actions(entries: Sequence[Entry]) -> Iterator[Mapping[str, Any]]:
+    """Yield the actions of a commit on files."""
+    yield from (entry[kind] for entry in entries for kind in ("add", "remove") if kind in entry)
+
+
+def _commit(
+    version: int,
+    entries: Sequence[Entry],
+    *,
+    at_ms: int,
+    partitions: Mapping[str, str],
+    removed: Sequence[Mapping[str, Any]],
+) -> CommitFacts:
+    """Return the facts of a commit.
+
+    `partitions` maps each partition column to its name in commits. `removed` are the actions on partitions that have
+    lost records by the commit, and that no later commit has restored.
+    """
     adds = [entry["add"] for entry in entries if "add" in entry]
-    removes = [entry["remove"] for entry in entries if "remove" in entry and entry["remove"].get("dataChange", True)]
     settings = [entry["metaData"].get("configuration") or {} for entry in entries if "metaData" in entry]
     changed = [add for add in adds if add.get("dataChange", True)]
-    lessened = [*removes, *(add for add in changed if add.get("deletionVector") is not None)]
     return CommitFacts(
         version=version,
         at_ms=None if at_ms == BEGINNING else at_ms,
         operation=operation_of(entries),
         added=len(changed),
-        removed=tuple(_partition(action, partitions) for action in lessened),
+        removed=tuple(_partition(action, partitions) for action in removed),
         tracks_rows=None if not settings else settings[-1].get(ROW_TRACKING) == "true",
     )
 

@@ -7,7 +7,8 @@ the query.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Final
@@ -31,6 +32,8 @@ _SETTINGS: Final = (
     "SET autoload_known_extensions = false", "SET autoinstall_known_extensions = false",
     "SET enable_external_access = false", "SET lock_configuration = true",
 )  # fmt: skip
+_VECTOR: Final = 2_048
+"""DuckDB computes so many rows together."""
 _CONNECTIONS: "Final[dict[int, DuckDBPyConnection]]" = {}
 _IN_USE: Final = Lock()
 
@@ -106,16 +109,17 @@ def _evaluated(
 
     if not asked:
         return {}, {}
-    with _IN_USE:
-        connection = _connection()
-        connection.register("records", _table(leaves, count))
+    records, failed = _table(leaves, count), dict[str, Bools]()
+    if count % _VECTOR == 1:  # DuckDB computes a null `coalesce` in a vector of one row, and not what is around it
+        records = pa.concat_tables([records, records.slice(count - 1)]).combine_chunks()
+    with _database(records, asked) as connection:
         try:
-            try:
-                return _plain(connection, asked), {}
-            except duckdb.Error:
-                return _one_by_one(connection, asked)
-        finally:
-            connection.unregister("records")
+            arrays = _plain(connection, asked)
+        except duckdb.InternalException:
+            raise
+        except duckdb.Error:
+            arrays, failed = _one_by_one(connection, asked)
+    return {name: array[:count] for name, array in arrays.items()}, {name: bad[:count] for name, bad in failed.items()}
 
 
 def _plain(connection: "DuckDBPyConnection", asked: Mapping[str, tuple[str, pa.DataType]]) -> dict[str, pa.Array]:
@@ -169,22 +173,55 @@ def result_types(asked: Mapping[str, str], leaves: Mapping[str, Node]) -> dict[s
 
     empty = {name: pa.array([], arrow_type(node)) for name, node in leaves.items()}
     types = {}
+    for name, sql in asked.items():
+        with _database(_table(empty, 0), [name]) as connection:
+            try:
+                # Not DESCRIBE alone: a pattern or a JSON path is checked when the query runs.
+                relation = connection.sql(f"SELECT {sql} AS e FROM records")  # noqa: S608 - made by `written`
+                types[name] = str(relation.types[0])
+                relation.to_arrow_table()
+            except duckdb.InternalException:
+                raise
+            except duckdb.Error as error:
+                raise SpecError(f"{_key(name)}: {_first_line(error)}") from error
+    return types
+
+
+@contextmanager
+def _database(records: pa.Table, asked: Iterable[str]) -> "Iterator[DuckDBPyConnection]":
+    """Yield the database of this process, with the table `records`, for expressions of these names.
+
+    A defect of DuckDB ends a database. The next call opens another one.
+
+    Raises:
+        SpecError: DuckDB has ended the database.
+    """
+    import duckdb
+
     with _IN_USE:
         connection = _connection()
-        connection.register("records", _table(empty, 0))
+        connection.register("records", records)
         try:
-            for name, sql in asked.items():
-                try:
-                    # Not DESCRIBE alone: a pattern or a JSON path is checked when the query runs.
-                    relation = connection.sql(f"SELECT {sql} AS e FROM records")  # noqa: S608 - made by `written`
-                    types[name] = str(relation.types[0])
-                    relation.to_arrow_table()
-                except duckdb.Error as error:
-                    key = f"log.{WHERE}" if name == WHERE else f"log.columns.{name}"
-                    raise SpecError(f"{key}: {str(error).partition(chr(10))[0]}") from error
-        finally:
+            yield connection
+        except (duckdb.InternalException, duckdb.FatalException) as error:
+            del _CONNECTIONS[os.getpid()]
+            raise SpecError(
+                f"{', '.join(map(_key, asked))}: a defect of DuckDB {duckdb.__version__} ended the expression for a "
+                f"value of the log: {_first_line(error)}. Write the expression so that it does not read such a value, "
+                "for example with case"
+            ) from error
+        except BaseException:
             connection.unregister("records")
-    return types
+            raise
+        connection.unregister("records")
+
+
+def _key(name: str) -> str:
+    return f"log.{WHERE}" if name == WHERE else f"log.columns.{name}"
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
 
 
 def _connection() -> "DuckDBPyConnection":

@@ -45,10 +45,16 @@ class ArrowSql:
         Values are passed as parameters only. DuckDB's HUGEINT (the sum of a BIGINT) is returned as a decimal of 38
         digits.
         """
+        import duckdb
+
         for name, table in relations.items():
             self._connection.register(name, table)
         try:
             return self._connection.sql(sql, params=list(parameters) or None).to_arrow_table()
+        except (duckdb.InternalException, duckdb.FatalException):
+            _DATABASES.pop(os.getpid(), None)  # a defect of DuckDB ends its database; the next call opens another one
+            relations = {}
+            raise
         finally:
             for name in relations:
                 self._connection.unregister(name)

@@ -75,15 +75,16 @@ class ColumnSlicing(Slicing):
         with ThreadPoolExecutor(max_workers=READERS) as pool:
             times = known | dict(zip((file.path for file in unknown), pool.map(read, unknown), strict=True))
         nulls = [file_times.nulls for file_times in times.values()]
+        refusal = null_slices(self.log, self.cut.by, nulls) if any(nulls) else None
         self._spans.update({path: own.span for path, own in times.items() if own.span is not None})
-        refused = null_slices(self.log, self.cut.by, nulls) if any(nulls) else self._far_times()
+        refusal = refusal or self._refusal_of_far()
         # The commit that hid rows has removed them from the days that the file had before.
         self._spans.update({path: own.former for path, own in times.items() if own.former is not None})
         files = [pin for file in self.log.files() if file.path in times for pin in self._parts(file, times[file.path])]
-        return SlicedFiles(files=tuple(files), data_ms=self._data_ms(times.values()), refused=refused)
+        return SlicedFiles(files=tuple(files), data_ms=self._data_ms(times.values()), refusal=refusal)
 
-    def _far_times(self) -> LogError | None:
-        """Return the error for a record outside the years 1 to 9999, if neither `first` nor `last` leaves it out."""
+    def _refusal_of_far(self) -> LogError | None:
+        """Return that records are outside the years 1 to 9999, where no slice is; None if the bounds leave them out."""
         by = self.cut.by
         grid = SliceGrid(every_ms=by.every_ms, zone=by.zone, first_ms=None, last_ms=None)
         for path, span in self._spans.items():
@@ -110,9 +111,11 @@ class ColumnSlicing(Slicing):
         ):
             span, count = Span.of(low, high), files[path].records
             slices = overlapped(self.cut, span)
-            if count and not nulls and (not slices or self._is_in(slices[0], span)):
+            if nulls and files[path].deleted is not None:
+                continue  # the rows with a null may be deleted
+            if count and (nulls or not slices or self._is_in(slices[0], span)):
                 records = {slices[0].slice_id: count} if slices else {}
-                known[path] = _FileTimes(span=span, nulls=0, records=records)
+                known[path] = _FileTimes(span=span, nulls=nulls, records=records)
         return known
 
     def _instants(self, values: "pa.Array") -> "pa.Array":

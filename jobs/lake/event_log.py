@@ -241,19 +241,19 @@ def pin_log(
         may_be_changed: for a look at the log: slices that lost records are not refused, and no data file is asked for.
 
     Raises:
-        LogError: the log has records without a slice, a delete or update inside the range, a lost or truncated file,
-            or no known order; or a file of `_delta_log` is not as it was written, or as an earlier run has read it.
+        LogError: records have no slice, were removed, or have no known order; or a file is lost, or not as written.
     """
     known = known or KnownLog()
     log = _opened_log(place, version, known)
     log_files = log.log_files(stored=known.stored_in_log(log.table_id))
     back = slices if isinstance(slices, LookBack) else LookBack(slices=tuple(slices))
     slicing = slicing_of(log, log_files, Cut(uri=log.uri, by=by, slices=back.every))
-    sliced = _sliced(slicing)
+    sliced = slicing.sliced()
+    if sliced.refusal is not None:
+        raise sliced.refusal
     files = sliced.files if may_be_changed else _known_files(sliced, log, log_files, order=order)
     by_slice = SliceFiles.grouped(files, back)
-    digests = by_slice.own_digests()
-    history = known_history(log, slicing, log_files, digests=digests, known=known, few=few_commits)
+    history = known_history(log, slicing, log_files, digests=by_slice.own_digests(), known=known, few=few_commits)
     commits = slice_commits(history, slicing, known=known, log=log, may_be_broken=may_be_changed)
     nothing = _without_files(log, history, log_files, since=known_since(log, history, log_files, known=known))
     if not may_be_changed:
@@ -277,14 +277,6 @@ def pin_log(
         _table=log,
         log_files=log_files,
     )
-
-
-def _sliced(slicing: Slicing) -> SlicedFiles:
-    """Return the files of the slices; raises a LogError if records belong to no slice."""
-    sliced = slicing.sliced()
-    if sliced.refused is not None:
-        raise sliced.refused
-    return sliced
 
 
 def _without_files(log: LogVersion, history: CommitHistory, files: LogFiles, *, since: int) -> LogCoordinates:
@@ -321,7 +313,8 @@ def files_of_slices(log: LogVersion, *, by: SliceGrammar, slices: Sequence[Slice
     """Return the files that a version of the log has for some slices. They need not be contiguous.
 
     Raises:
-        LogError: as for `pin_log`, without a look at the commits, the files themselves and records without a slice.
+        LogError: as for `pin_log`, without a look at the commits and at the files themselves, and not for records that
+            belong to no slice.
     """
     return slicing_of(log, log.log_files(), Cut(uri=log.uri, by=by, slices=tuple(slices))).sliced().files
 

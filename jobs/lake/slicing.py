@@ -26,14 +26,14 @@ EVER: Final = Span(MIN_TIMESTAMP_MS, MAX_TIMESTAMP_MS)
 class SlicedFiles:
     """The files of some slices, and the instants of all slices that have records, ascending.
 
-    `unknown` maps a slice to the reason why some of its records cannot be told from those of other slices. `refused`
-    tells that other records belong to no slice; None if all belong to one.
+    `unknown` maps a slice to the reason why some of its records cannot be told from those of other slices. `refusal`
+    tells of records that belong to no slice, so that no run may read the log.
     """
 
     files: tuple[PinnedFile, ...]
     data_ms: tuple[int, ...]
     unknown: Mapping[str, LogError] = field(default_factory=dict)
-    refused: LogError | None = None
+    refusal: LogError | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,11 @@ class Slicing(ABC):
 
     @abstractmethod
     def sliced(self) -> SlicedFiles:
-        """Return the files of the version; raises a LogError if the log is damaged."""
+        """Return the files of the version.
+
+        Raises:
+            LogError: a file cannot be read, or its partition is longer than a slice.
+        """
 
     @abstractmethod
     def span(self, path: str, action: Mapping[str, Any], *, version: int) -> Span | None:

@@ -30,9 +30,9 @@ class PartitionSlicing(Slicing):
     @override
     def sliced(self) -> SlicedFiles:
         nulls: list[int | None] = []
+        refusal: LogError | None = None
         files: list[PinnedFile] = []
         filled: set[int] = set()
-        refused: LogError | None = None
         columns = self.cut.by.columns
         for file in self.log.files():
             value = slice_value(file.partition, columns)
@@ -44,7 +44,7 @@ class PartitionSlicing(Slicing):
             try:
                 at_ms = self.cut.instant_ms(value)
             except LogError as error:
-                refused = refused or error
+                refusal = refusal or error
                 continue
             if file.records != 0:
                 filled.add(at_ms)
@@ -52,9 +52,9 @@ class PartitionSlicing(Slicing):
             if slice_id is not None:
                 self.cut.refuse_longer(value)
                 files.append(PinnedFile.of(file, value=value, slice_id=slice_id))
-        if nulls:
-            refused = refused or null_slices(self.log, self.cut.by, nulls)
-        return SlicedFiles(files=tuple(files), data_ms=tuple(sorted(filled)), refused=refused)
+        if nulls and refusal is None:
+            refusal = null_slices(self.log, self.cut.by, nulls)
+        return SlicedFiles(files=tuple(files), data_ms=tuple(sorted(filled)), refusal=refusal)
 
     @override
     def groups(self, path: str, action: Mapping[str, Any], *, version: int) -> Sequence[str | None]:

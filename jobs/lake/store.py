@@ -5,19 +5,17 @@ Readers, the audit and the next slice see rows only by attempt (laws L4 and L5).
 """
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from jobs.lake.arrow_types import arrow_table
-from jobs.lake.damage import ADVICE, reading
+from jobs.lake.damage import reading
 from jobs.lake.delta_tables import MAX_ATTEMPTS, OpenedTable, checkpoint_interval, forget_table, open_table
 from jobs.lake.log_files import place_of
-from jobs.lake.parquet_files import open_parquet, parquet_format
+from jobs.lake.parquet_files import parquet_format
 from jobs.lake.table_files import Attempt, TableFile
-from jobs.lake.unused_columns import is_stored, replace_columns
 from jobs.storage import delta_options, file_system
-from windowlib.errors import SpecError, StoreError
+from windowlib.errors import SpecError
 from windowlib.records.column_types import Node, field_node, spell_type
 from windowlib.records.tables import (
     CHECKPOINT_TABLES,
@@ -41,8 +39,6 @@ Share = tuple[int, int]
 WHOLE: Share = (0, 1)
 """All files."""
 
-NEWEST_FILES = 8
-"""In so many files of a table, a column is looked for before it is added to the table."""
 _UNREADABLE_FEATURES = frozenset({"columnMapping", "deletionVectors"})
 """Features of Delta that our tables do not have. Their files alone would give wrong rows."""
 _ROLE = "hindcast.role"
@@ -106,6 +102,8 @@ def _new_columns(
         problem = _problem(uri, existing[name], field) if name in existing else None
         if problem is None:
             continue
+        from jobs.lake.stored_columns import is_stored  # few pipelines need it
+
         former = existing[name]["name"]
         if is_stored(stored, {former, field["name"]}):
             raise problem
@@ -134,34 +132,17 @@ def _ensure(uri: str, table: Table) -> None:
     new, replaced = _new_columns(uri, table_, table)
     added = [Field.from_json(json.dumps(field)) for field in new]
     if replaced:
+        from jobs.lake.stored_columns import replace_columns  # few pipelines need it
+
         replace_columns(table_, replaced)
     if renew_properties(uri, table_.delta, _PROPERTIES, former=_FORMER) or replaced:
         forget_table(uri)
     if added:
-        _refuse_lost_columns(table_, {field.name for field in added})
+        from jobs.lake.stored_columns import refuse_lost_columns  # most tables get no column
+
+        refuse_lost_columns(table_, {field.name for field in added})
         table_.delta.alter.add_columns(added, post_commithook_properties=commit_hooks(uri))
         forget_table(uri)
-
-
-def _refuse_lost_columns(table: OpenedTable, added: AbstractSet[str]) -> None:
-    """Raise if one of the newest files has a column that is to be added to its table.
-
-    A table gets its columns before its files do. So the schema in Delta's log is damaged, and the column would be added
-    beside the one with the damaged name.
-    """
-    import pyarrow.compute as pc
-
-    actions = arrow_table(table.delta.get_add_actions(flatten=True))
-    newest = actions.take(pc.sort_indices(actions, [("modification_time", "descending")])[:NEWEST_FILES])
-    system, root = file_system(table.uri)
-    for path in newest["path"].to_pylist():
-        with system.open_input_file(place_of(root, path)) as data:
-            lost = sorted(added & {*open_parquet(data).schema_arrow.names})
-        if lost:
-            raise StoreError(
-                f"table {table.uri} has no column {', '.join(lost)}, but its file {path} has: the schema in its "
-                f"_delta_log is damaged. {ADVICE}"
-            )
 
 
 def _fields(table: Table) -> list[Mapping[str, Any]]:
@@ -180,6 +161,13 @@ def _problem(uri: str, existing: Mapping[str, Any], wanted: Mapping[str, Any]) -
             "another one"
         )
     if not column_takes(existing["type"], wanted["type"]):
+        if role == "key":
+            return SpecError(
+                f"key column {name!r} of table {uri} is a {spell_type(existing['type'])}, but the log makes it a "
+                f"{spell_type(wanted['type'])}. A key column keeps its type as long as a row has it: give the pipeline "
+                "a new name, or name as key a column of `log.columns` that has the former type, under another name "
+                f"(such as cast({name} as {spell_type(existing['type'])}))"
+            )
         kinds = f"is a {spell_type(existing['type'])}, but the spec now makes it a {spell_type(wanted['type'])}"
         return SpecError(
             f"column {name!r} of table {uri} {kinds}. It keeps its type as long as a row has it: rename it (acc_NAME: "

@@ -14,7 +14,7 @@ Only this module implements these rules:
 A `Projection` is incremental: a reader that reads again folds the new events only.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
@@ -280,13 +280,18 @@ class Projection:
             request.keep_runs(repairs)
             self._repairs = {**self._repairs, **repairs}
 
-    def _end_waivers(self, runs: Mapping[str, str | None]) -> None:
-        """End the waivers of runs (slice -> run) that readers do not see, and that were not for an open request."""
-        for slice_id, run_id in runs.items():
-            if run_id is None or run_id in {self._seen.get(slice_id), self._chain.get(slice_id)}:
+    def _end_waivers(self, runs: Iterable[tuple[str, str | None]], *, of: str | None) -> None:
+        """End the waivers of runs (slice, run) that readers do not see, and that were not for an open request.
+
+        If readers see a repair in place of a run, its waiver ends only if it was for the request `of`.
+        """
+        for slice_id, run_id in runs:
+            if run_id is None or run_id == self._seen.get(slice_id):
                 continue
             waiver = self.runs.of(run_id).waiver
-            if waiver is not None and not self._is_open_with(waiver.request_id, slice_id, run_id):
+            if waiver is None or (run_id == self._chain.get(slice_id) and waiver.request_id != of):
+                continue
+            if not self._is_open_with(waiver.request_id, slice_id, run_id):
                 self.runs.end_waiver(run_id)
 
     def _is_open_with(self, request_id: str, slice_id: str, run_id: str) -> bool:
@@ -296,7 +301,7 @@ class Projection:
         request = self._request(event)
         self._end(event.request_id, RequestState.CLOSED, event.reason, ended_by=event.details.get("by"))
         if is_cancelled:
-            self._end_waivers(request.runs)
+            self._end_waivers([*request.runs.items(), *self._chain.items()], of=event.request_id)
 
     def _publish(self, event: LedgerEvent) -> None:
         self.runs.renew_waiver(text_of(event, "run_id"))
@@ -313,7 +318,8 @@ class Projection:
             )
         self._change_what_readers_see(event, undoes=undoes)
         slice_id = text_of(event, "slice_id")
-        self._end_waivers({slice_id: self._publications[undoes].changes.get(slice_id)})
+        undone = self._publications[undoes]
+        self._end_waivers([(slice_id, undone.changes.get(slice_id))], of=undone.publication.request_id)
         if event.run_id is not None:  # the publication that showed it before stands
             self.runs.renew_waiver(event.run_id)
         self._hold = Hold(

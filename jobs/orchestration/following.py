@@ -10,10 +10,10 @@ from jobs.pipeline.log_schema import read_columns
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.upstream import WINDOW_TIME
 from jobs.pipeline.slices import slice_grid, slice_of_id
+from jobs.planning.chains import is_of_repair
 from jobs.planning.changed_slices import named_spans, stretches_of
 from jobs.planning.published_spec import on_published_spec, refuse_lost
 from jobs.planning.request_context import RequestContext
-from jobs.planning.shown_runs import is_of_repair
 from jobs.planning.suite_fingerprint import with_checks
 from jobs.reading.stored_tables import own_columns
 from jobs.reading.upstream_place import UpstreamPlace

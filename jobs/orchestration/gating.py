@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from jobs.ledger.tally import Standing, in_words, standing_of, tally
 from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
 from jobs.plain_text import counted
+from jobs.planning.chains import judged_runs
 from jobs.planning.lease_keeping import release
 from jobs.planning.request_context import Opened, RequestContext, request_in
-from jobs.planning.shown_runs import judged_runs
 from jobs.publishing.judging import judge_request
 from jobs.publishing.stop_reasons import listed
 from jobs.publishing.suite_rule import of_other_suite

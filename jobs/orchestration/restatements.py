@@ -17,7 +17,7 @@ from jobs.pipeline.slices import show_ms, slice_grid
 from jobs.plain_text import shortened
 from jobs.planning.assessing import open_proposal, restate_rule, waits_for
 from jobs.planning.change_sentences import ToldChanges, told
-from jobs.planning.published_spec import on_published_spec, why_lost
+from jobs.planning.published_spec import on_published_spec, why_lost, why_not_replayed
 from jobs.planning.request_context import Asked, RequestContext, is_live, open_request_context, with_cut_of
 from jobs.planning.restating import propose, request_slices, request_to_continue
 from jobs.planning.steps import Ask
@@ -45,7 +45,7 @@ def propose_changes(work: RequestContext, *, who: str) -> ToldChanges:
     publication. If the published chain cannot be computed any more, an open proposal is closed.
     """
     rule = restate_rule(work)
-    work, _ = on_published_spec(work)
+    work, edits = on_published_spec(work)
     view = work.ledger.view()
     if not view.published:
         return ToldChanges(slices=(), sentences=())
@@ -57,7 +57,7 @@ def propose_changes(work: RequestContext, *, who: str) -> ToldChanges:
 
         work.ledger.write(close)
         return ToldChanges(slices=(), sentences=(f"nothing is restated: {why}",))
-    return told(work, lambda: propose(work, rule=rule, who=who))
+    return told(work, lambda: propose(work, rule=rule, who=who), is_edited=bool(edits))
 
 
 def plan_request(work: RequestContext, *, asked: Asked) -> Replay | Wait:
@@ -116,8 +116,9 @@ def to_start(pipeline_file: str, *, lake: str | None = None) -> BackfillStart | 
     request = next((request for request in waiting if request is not None), None)
     if request is None:
         return "no restatement is proposed"
-    why = _stopped(work, view, request)
-    if why:
+    if why := why_not_replayed(work, view, request):
+        return f"request {request.request_id} cannot be replayed, because {why}"
+    if why := _stopped(work, view, request):
         return why
     conf = restatement_conf(work, request, publish=True)
     return BackfillStart(dag_id=f"backfill_{pipeline.name}", run_id=_run_id(request), conf=conf)

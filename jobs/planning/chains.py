@@ -5,7 +5,7 @@ staged as the beginning of a chain can continue one later: the slices before it 
 with which it began.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -148,13 +148,10 @@ def run_before(view: LedgerView, slice_: Slice) -> StagedRun | None:
 
     Slices that earlier versions have published can overlap: of several, the one with the most similar length counts.
     """
-
-    def difference_ms(name: str) -> int:
-        before = view.slices[name]
-        return abs(before.end_ms - before.start_ms - (slice_.end_ms - slice_.start_ms))
-
-    ending = (name for name in view.published if view.slices[name].end_ms == slice_.start_ms)
-    return view.published_chain_run(min(ending, key=difference_ms, default=""))
+    wanted_ms = slice_.start_ms - (slice_.end_ms - slice_.start_ms)
+    ending = (view.slices[name] for name in view.published if view.slices[name].end_ms == slice_.start_ms)
+    before = min(ending, key=lambda shown: abs(shown.start_ms - wanted_ms), default=None)
+    return None if before is None else view.published_chain_run(before.slice_id)
 
 
 def begins_chain(view: LedgerView, run: StagedRun) -> bool:
@@ -213,6 +210,58 @@ def fresh_beginning(view: LedgerView, log: LogState, slice_: Slice) -> Slice | N
     return None if part is None else part.beginning
 
 
+def newly_shown(view: LedgerView, request: Request) -> dict[str, str]:
+    """Return slice -> run of what readers see anew if a request is published: also the chain's where a repair ends."""
+    runs, seen = request.runs.items(), view.published
+    if request.is_repair:
+        return {name: run_id for name, run_id in runs if seen.get(name) != run_id}
+    shown = {
+        name: run_id for name, run_id in runs if seen.get(name) != run_id or shown_for_other_spec(view, request, name)
+    }
+    return shown | {name: view.chain_run_id(seen[name]) for name in ended_repairs(view, shown) if name not in shown}
+
+
+def ended_repairs(view: LedgerView, names: Iterable[str]) -> list[str]:
+    """Return the slices of the repairs that end if readers see other runs of the chain at some slices.
+
+    The slices of a repair were computed together. If one of them gets another run of the chain, readers see the runs of
+    the chain at the others, too, and at those of repairs whose ranges touch it.
+    """
+    ended = {name for name in names if is_of_repair(view, name)}
+    spans = [(view.slices[name].start_ms, view.slices[name].end_ms) for name in ended]
+    repairs = [other for other in view.requests.values() if ended and other.is_repair and _is_visible(view, other)]
+    while touching := [other for other in repairs if any(_touches(other, span) for span in spans)]:
+        repairs = [other for other in repairs if other not in touching]
+        spans = [(other.from_ms or 0, other.to_ms or 0) for other in touching]
+        ended |= {name for other in touching for name in other.runs if is_of_repair(view, name)}
+    return sorted(ended)
+
+
+def judged_runs(view: LedgerView, request: Request) -> dict[str, str]:
+    """Return slice -> run whose checks decide on the publication of a request: its own runs, and what it shows anew."""
+    return {**request.runs, **newly_shown(view, request)}
+
+
+def _is_visible(view: LedgerView, repair: Request) -> bool:
+    return any(view.published.get(name) == run_id and is_of_repair(view, name) for name, run_id in repair.runs.items())
+
+
+def _touches(repair: Request, span: tuple[int, int]) -> bool:
+    return (repair.from_ms or 0) <= span[1] and span[0] <= (repair.to_ms or 0)
+
+
+def is_of_repair(view: LedgerView, slice_id: str) -> bool:
+    """Return whether readers see the run of a repair in place of the chain's run."""
+    run_id = view.published.get(slice_id)
+    return run_id is not None and view.chain_run_id(run_id) != run_id
+
+
+def shown_for_other_spec(view: LedgerView, request: Request, slice_id: str) -> bool:
+    """Return whether readers see the run of a repair, and the request wants it as the run of the chain."""
+    chain_run = view.published_chain_run(slice_id) if is_of_repair(view, slice_id) else None
+    return chain_run is not None and chain_run.result.spec_fingerprint != request.spec_fingerprint
+
+
 def warmed_up(warm_up: WarmUp, *, at: Slice) -> ChainStart:
     """Return the start of a chain that begins in the middle of the log, at the first slice of a warm-up."""
     note = f"the chain begins at {at.slice_id} with a state like that of the whole chain"
@@ -225,10 +274,8 @@ def warmed_up(warm_up: WarmUp, *, at: Slice) -> ChainStart:
 
 def _as_begun(view: LedgerView, begun: StagedRun) -> ChainStart:
     """Return the start of a published chain again: nothing, or the state that its warm-up left."""
-    state, note = (
-        begun.result.state_before,
-        f"the chain begins at {begun.result.slice.slice_id}, as it did when published",
-    )
+    state = begun.result.state_before
+    note = f"the chain begins at {begun.result.slice.slice_id}, as it did when published"
     if state == EMPTY_STATE:
         return ChainStart(note=note)
     by_state = RunsByState.of(view)
@@ -306,19 +353,21 @@ def _in_words_of_the_command_line(gap: ChainGap) -> str:
     if gap.is_warm_up:
         return f"{gap.why}. Begin the chain anew at {first} with --warm-up, or replay it from {start} with the new spec"
     if gap.specs is not None:
-        again = "" if gap.nearest == gap.first else "Replay the chain from its first slice with the new spec, or "
-        return (
-            f"{gap.why}. {again}begin a new chain at {first} with --fresh, or with --warm-up if a restart point exists"
+        again = (
+            "Replay the chain from its first slice with the new spec, or begin" if gap.nearest != gap.first else "Begin"
         )
+        return f"{gap.why}. {again} a new chain at {first} with --fresh, or with --warm-up if a restart point exists"
     staged = [
         f"Request {request.request_id} of {request.who} has {gap.before.slice_id} staged: publish it first "
         f"(hindcast publish {gap.pipeline} --request {request.request_id}). Otherwise replay"
         for request in gap.staged_by
     ]
+    nearest = gap.nearest.slice_id
+    where = f"the log begins at {start}" if gap.nearest == gap.log_start else f"slices before {nearest} are published"
     return (
-        f"{gap.why}; the log begins at {start}. {staged[-1] if staged else 'Replay'} from there (--from {start}), or "
-        f"begin a new chain at {first} with --fresh: windows of that chain do not contain earlier records. If earlier "
-        "records must never be replayed, set log.slice.first in the pipeline file"
+        f"{gap.why}; {where}. {staged[-1] if staged else 'Replay'} from {nearest} (--from {nearest}), or begin a new "
+        f"chain at {first} with --fresh: windows of that chain do not contain earlier records. If earlier records must "
+        "never be replayed, set log.slice.first in the pipeline file"
     )
 
 

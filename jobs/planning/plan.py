@@ -224,6 +224,9 @@ def _refuse_other_cut(pipeline: Pipeline, view: LedgerView, slices: Sequence[Sli
     later = [shown for shown in stay if last.end_ms <= shown.start_ms][:1]
     misfits += [shown for shown in earlier if before.start_ms < shown.end_ms < first.start_ms]
     misfits += [shown for shown in later if last.end_ms < shown.start_ms < after.end_ms]
+    if not grid.is_daily:  # such a slice is named by its start: a longer one may reach beyond the range
+        reaching = [view.slices[name] for name in names if name in view.published]
+        misfits += [shown for shown in reaching if shown.end_ms > last.end_ms]
     if misfits:
         shown = misfits[0]
         is_edited = view.chain_run(view.published[shown.slice_id]).result.spec_fingerprint != spec

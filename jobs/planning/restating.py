@@ -19,13 +19,13 @@ from jobs.planning.assessing import (
     Assessed,
     Restating,
     assess,
-    chain_ends,
     is_for,
     is_wanted,
     restate_rule,
     waits_for,
 )
 from jobs.planning.changed_slices import ChangedSlice, changed_slices, in_words, look_at_log
+from jobs.planning.published_spec import LOST, chain_ends, why_not_replayed
 from jobs.planning.request_context import (
     Asked,
     RequestContext,
@@ -131,9 +131,14 @@ def request_to_continue(
     A proposal is extended to the published head. `lease_id`: the caller's lease from an earlier try.
 
     Raises:
-        RequestError: there is no such request, it is not open or has no range, or another holder works on it; or as
-            `request_slices` raises.
+        RequestError: there is no such request, it is not open or has no range, another holder works on it, or it is a
+            restatement of a former spec; or as `request_slices` raises.
     """
+    view = work.ledger.view()
+    left = view.requests.get(request_id)
+    if left is not None and left.is_open and (why := why_not_replayed(work, view, left)) not in {"", LOST}:
+        cancel = f"`hindcast cancel {work.pipeline.name} --request {request_id} --reason …`"
+        raise RequestError(f"request {request_id} cannot be replayed, because {why}. Cancel it: {cancel}")
     request = up_to_head(work, request_id)
     others = [lease for lease in holders(work, request) if lease.lease_id != lease_id]
     if others:

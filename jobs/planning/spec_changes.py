@@ -27,17 +27,14 @@ def spec_changes(before: Pipeline, after: Pipeline) -> tuple[str, ...]:
     return changes or (_OF_CODE,)
 
 
-def firing_keys(changes: Sequence[str]) -> list[str]:
-    """Return the changed keys that decide which windows there are, when they fire, and what their panes have.
-
-    Where only code has changed, the one text tells that.
-    """
-    return [change.partition(": ")[0] for change in changes if change.startswith(_OF_FIRING)]
+def _of_firing(changes: Sequence[str]) -> list[str]:
+    """Return the changes that decide which windows there are, when they fire, and what their panes have."""
+    return [change for change in changes if change.startswith(_OF_FIRING)]
 
 
 def may_fire_otherwise(before: Pipeline, after: Pipeline) -> bool:
     """Return whether two different specs may fire other windows. A user's function may have changed, too."""
-    return bool(firing_keys(spec_changes(before, after)) or [*after.functions()])
+    return bool(_of_firing(spec_changes(before, after)) or [*after.functions()])
 
 
 def border_warning(changes: Sequence[str], *, first: Slice, published: Slice) -> str | None:
@@ -45,10 +42,10 @@ def border_warning(changes: Sequence[str], *, first: Slice, published: Slice) ->
 
     Slices before `first` keep the panes of the old spec. The new chain does not publish the panes that it fires there.
     """
-    keys = firing_keys(changes)
-    if not keys or first.start_ms <= published.start_ms:
+    firing = _of_firing(changes)
+    if not firing or first.start_ms <= published.start_ms:
         return None
-    what = "it" if keys == [_OF_CODE] else ", ".join(keys)
+    what = "it" if firing == [_OF_CODE] else ", ".join(change.partition(": ")[0] for change in firing)
     return (
         f"{what} may change when windows fire, what their panes have, or which windows there are. The "
         f"slices before {first.slice_id} keep their panes, so readers may see records of windows that are open "

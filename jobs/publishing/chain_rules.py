@@ -15,10 +15,9 @@ from jobs.lake.log_match import Match, match_input
 from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import SliceGrid, next_slice, previous_slice, show_ms, slice_at, slice_grid
-from jobs.planning.chains import CODE_CHANGED, adoption, begins_chain, run_before
+from jobs.planning.chains import CODE_CHANGED, adoption, begins_chain, run_before, shown_for_other_spec
 from jobs.planning.published_spec import is_lost
 from jobs.planning.request_context import RequestContext, not_in_upstream, stored_pipeline
-from jobs.planning.shown_runs import shown_for_other_spec
 from jobs.planning.spec_changes import may_fire_otherwise
 from jobs.publishing.stop_reasons import listed
 from jobs.reading.stored_tables import spec_of
@@ -34,19 +33,26 @@ class Obstacle(NamedTuple):
 
 
 def of_other_cut(work: RequestContext, view: LedgerView, request: Request) -> Obstacle | None:
-    """Refuse slices that overlap published ones, which were published since with another `log.slice`."""
-    own = [view.run(run_id).result.slice for run_id in request.runs.values()]
-    others = [view.slices[name] for name in view.published if name not in request.runs]
-    double = [shown for shown in others if any(_overlap(shown, slice_) for slice_ in own)]
-    if not double or view.head is None:
+    """Refuse slices beside published ones of another `log.slice`: readers would see records twice, or never."""
+    own, grid = [view.run(run_id).result.slice for run_id in request.runs.values()], slice_grid(work.pipeline)
+    last_ms = max((slice_.end_ms for slice_ in own), default=0)
+    published = (view.slices[name] for name in view.published)
+    misfits = [
+        shown.slice_id
+        for shown in published
+        if (shown.end_ms > last_ms and not grid.is_daily)  # it may have the name of a shorter one
+        or shown.slice_id not in request.runs
+        if any(_overlap(shown, slice_) for slice_ in own)
+    ]
+    if not misfits or view.head is None:
         return None
-    grid, end_ms = slice_grid(work.pipeline), view.head.result.slice.end_ms
+    end_ms = view.head.result.slice.end_ms
     following = slice_at(grid, end_ms)
     to = show_ms(grid, following.end_ms)
     when = "" if following.start_ms == end_ms else f"when readers see the slices up to {to}, "
     why = (
-        f"readers see {listed([shown.slice_id for shown in double])} of another `log.slice`, and would see the same "
-        f"records in slices of request {request.request_id}, too. Cancel it, and {when}run {adoption(work.pipeline)}"
+        f"readers see {listed(misfits)} of another `log.slice`. With request {request.request_id}, they would see "
+        f"records twice, or never. Cancel it, and {when}run {adoption(work.pipeline)}"
     )
     return Obstacle(why, tuple(request.runs))
 
@@ -233,6 +239,8 @@ def is_older(view: LedgerView, slice_id: str, run_id: str) -> bool:
         return False
     versions = [seen.log.version for seen in run.sightings if seen.is_equal and seen.log.table_id == now.log.table_id]
     is_newer = bool(versions) and max(versions) < now.log.version
+    if now.log.is_listed:  # its versions have no order, and sightings no time
+        is_newer = run.seq < published.seq and len(run.sightings) == 1
     return is_newer and match_input(run.sightings, now.log) in {Match.CHANGED, Match.DIFFERENT}
 
 

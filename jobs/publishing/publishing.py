@@ -9,9 +9,9 @@ from jobs.ledger.publications import Publication
 from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState
 from jobs.pipeline.slices import slice_of_id, slices_between
 from jobs.plain_text import counted
+from jobs.planning.chains import newly_shown
 from jobs.planning.lease_keeping import release_events
 from jobs.planning.request_context import Opened, RequestContext, covers, is_live, request_in, with_cut_of
-from jobs.planning.shown_runs import newly_shown
 from jobs.publishing.current_tables import move_current_tables
 from jobs.publishing.judging import MAX_TRIES, is_due, judge_request
 from jobs.publishing.optimistic_check import By, check_seen_request

@@ -12,10 +12,9 @@ from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slices_between
 from jobs.plain_text import counted
-from jobs.planning.chains import adoption
+from jobs.planning.chains import adoption, ended_repairs, judged_runs, newly_shown
 from jobs.planning.published_spec import is_lost
 from jobs.planning.request_context import RequestContext, holders, with_cut_of
-from jobs.planning.shown_runs import ended_repairs, judged_runs, newly_shown
 from jobs.publishing.chain_rules import (
     Obstacle,
     broken_chain,
@@ -124,6 +123,16 @@ def judge_publication(
     return PublicationAttempt(
         request_id=request.request_id, is_published=True, why=why, slices=tuple(unseen), changed=changed
     )
+
+
+def publication_effect(work: RequestContext, view: LedgerView, request: Request) -> tuple[bool, str]:
+    """Return whether a person can publish a request now, and what the publication does, or why it is refused."""
+    attempt = judge_publication(work, view, request)
+    if not attempt.is_published or attempt.is_seen_already:
+        return False, attempt.why
+    effect = "promotes the candidate" if request.is_candidate else f"publishes {counted(len(attempt.slices), 'slice')}"
+    more = attempt.why.partition("; ")[2]
+    return True, f"{effect}{more and f'; {more}'}"
 
 
 def told_end_of_repairs(pipeline: Pipeline, view: LedgerView, specs: Mapping[Slice, str]) -> str:

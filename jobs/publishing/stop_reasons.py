@@ -7,7 +7,7 @@ from typing import Any
 from expectations import messages
 from jobs.ledger.view import LedgerView, Request, StagedRun
 from jobs.plain_text import counted, shortened
-from jobs.planning.shown_runs import judged_runs
+from jobs.planning.chains import judged_runs
 from jobs.runs import SHOWN_DIGITS, CheckResult, Verdict
 from windowlib.records import tables
 

@@ -13,8 +13,8 @@ from jobs.ledger.tally import Standing, standing_of
 from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState, StagedRun, Waiver
 from jobs.pipeline.slices import slice_of_id
 from jobs.plain_text import counted, shortened
+from jobs.planning.chains import judged_runs
 from jobs.planning.request_context import RequestContext
-from jobs.planning.shown_runs import judged_runs
 from jobs.publishing.decisions import checked_reason, open_request_of
 from jobs.publishing.judging import is_due
 from jobs.publishing.optimistic_check import By, check_seen_request, check_seen_run

@@ -8,7 +8,6 @@ from jobs.lake.damage import log_errors
 from jobs.lake.delta_log import DeltaPlace
 from jobs.lake.lake import Lake
 from jobs.lake.log_version import LogPlace
-from jobs.lake.restored_place import RestoredPlace
 from jobs.lake.store import table_columns
 from jobs.pipeline.models.log import LogFormat, PartitionType
 from jobs.pipeline.models.pipeline import Pipeline
@@ -40,7 +39,11 @@ def log_place(lake: Lake, pipeline: Pipeline) -> LogPlace:
         from jobs.lake.inserts_place import InsertsPlace  # few pipelines need it
 
         place = InsertsPlace(uri=uri)
-    return place if log.history is None else RestoredPlace(place=place, history=log.history)
+    if log.history is not None:
+        from jobs.lake.restored_place import RestoredPlace  # few pipelines need it
+
+        place = RestoredPlace(place=place, history=log.history)
+    return place
 
 
 def tables_in_log(lake: Lake, pipeline: Pipeline) -> str | None:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from jobs.ledger.events import LedgerEvent
 from jobs.ledger.run_projection import failing_in_sight
 from jobs.ledger.view import LedgerView, Request, RequestState, StagedRun
+from jobs.planning.chains import judged_runs, newly_shown
 from jobs.planning.request_context import RequestContext, is_live
-from jobs.planning.shown_runs import judged_runs, newly_shown
 from jobs.publishing.decisions import cancel_events, rollback_events
 from jobs.publishing.judging import is_due
 from jobs.publishing.optimistic_check import By

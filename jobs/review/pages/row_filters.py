@@ -80,8 +80,10 @@ def _condition(wanted: Filter, kind: "pa.DataType") -> tuple[str, list[object]]:
             return "contains(lower(value), lower(?))", [wanted.value]
         return f"value {_OPERATORS[wanted.comparison]} ?", [wanted.value]
     if wanted.comparison is Comparison.CONTAINS:
-        texts = f"contains(lower({_SHOWN}), lower(?)) OR contains(lower(CAST(value AS VARCHAR)), lower(?))"
-        return f"({texts})", [wanted.value] * 2
+        # DuckDB ends its database if a time without a zone is before its first one, and is cast to a text.
+        is_without_zone = pa.types.is_timestamp(kind) and kind.tz is None
+        text = f"CAST({'value::TIMESTAMPTZ' if is_without_zone else 'value'} AS VARCHAR)"
+        return f"(contains(lower({_SHOWN}), lower(?)) OR contains(lower({text}), lower(?)))", [wanted.value] * 2
     return _typed(wanted, kind)
 
 

@@ -11,7 +11,7 @@ from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
 from jobs.pipeline.slices import past_end, show_ms, slice_grid
 from jobs.plain_text import counted
 from jobs.planning.change_sentences import ToldChanges, told_changes
-from jobs.planning.published_spec import LOST, is_lost, on_published_spec, why_lost
+from jobs.planning.published_spec import on_published_spec, why_lost, why_not_replayed
 from jobs.planning.request_context import RequestContext, holders, with_cut_of
 from jobs.planning.standing import awaited_slice, empty_slices, holes
 from jobs.publishing.rules import UNVERIFIED, judge_publication, unverified_slices
@@ -320,9 +320,9 @@ def _slice_count(work: RequestContext, request: Request) -> int | None:
     return max(1, round((request.to_ms - request.from_ms) / work.pipeline.log.slice.every_ms))
 
 
-def _not_begun(work: RequestContext, request: Request) -> str:
-    if is_lost(work, request):
-        return f"cannot be replayed, because {LOST}: decline it"
+def _not_begun(work: RequestContext, view: LedgerView, request: Request) -> str:
+    if why := why_not_replayed(work, view, request):
+        return f"cannot be replayed, because {why}: decline it"
     return "is proposed: replay it, or decline it" if request.is_proposed else "nothing is staged yet"
 
 
@@ -334,7 +334,7 @@ def _waits(work: RequestContext, view: LedgerView, request: Request, *, held: in
     if request.failure:
         return f"stopped: {request.failure}"
     if not request.runs:
-        return _not_begun(work, request)
+        return _not_begun(work, view, request)
     outcome = judge_publication(work, view, request)
     if not outcome.is_published or outcome.is_seen_already:
         return outcome.why

@@ -11,10 +11,9 @@ from jobs.ledger.run_projection import failing_in_sight
 from jobs.pipeline.slices import previous_slice, slice_grid
 from jobs.plain_text import with_capital
 from jobs.planning.request_context import RequestContext
-from jobs.publishing.rules import describe_hold
+from jobs.publishing.rules import describe_hold, publication_effect
 from jobs.publishing.stop_reasons import held_runs
 from jobs.reading.stored_rows import StoredRuns
-from jobs.review.publication_effect import publication_effect
 from jobs.review.report.rows import LATE_EDGES_MS, LateRow, ReportRows
 from windowlib.errors import HindcastError
 from windowlib.records import tables

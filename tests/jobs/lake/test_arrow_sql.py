@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pytest
 
@@ -66,3 +67,11 @@ def test_a_setting_is_for_one_connection(tmp_path: Path) -> None:
     with ArrowSql(memory_mb=123, spill=str(tmp_path)) as bounded, ArrowSql() as usual:
         assert plain_rows(bounded.query({}, asked)) == [("117.3 MiB", str(tmp_path))]
         assert plain_rows(usual.query({}, asked)) != plain_rows(bounded.query({}, asked))
+
+
+def test_a_defect_of_duckdb_does_not_end_later_queries() -> None:
+    far = pa.table({"moment": pa.array([-(1 << 63)]).cast(pa.timestamp("us"))})
+    for _ in range(2):
+        with pytest.raises(duckdb.Error, match="INTERNAL Error"):
+            query({"far": far}, "SELECT CAST(moment AS VARCHAR) FROM far")
+        assert query({}, "SELECT 1 AS n").to_pylist() == [{"n": 1}]

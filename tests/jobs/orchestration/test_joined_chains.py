@@ -21,6 +21,7 @@ from jobs.pipeline.slices import slices_between
 from jobs.planning.lease_keeping import release
 from jobs.planning.published_spec import LOST, on_published_spec, why_lost
 from jobs.planning.request_context import IfOpen, RequestContext, open_request_context
+from jobs.planning.restating import request_to_continue
 from jobs.planning.steps import Ask
 from jobs.publishing.cleaning import clean_lake
 from jobs.publishing.decisions import cancel
@@ -519,6 +520,24 @@ def test_a_proposed_restatement_of_code_that_has_changed_is_closed_until_the_cod
     assert again != first, "the code was restored, and nobody has declined it"
 
 
+def test_a_proposed_restatement_does_not_undo_an_adoption(place: Place) -> None:
+    """Defect: its replay published the former spec again, without a word."""
+    more = "restate: {mode: propose, at_most_age: 36500d}\n"
+    three_days(place)
+    run(place.work(more=more), 0, 4)
+    place.put(Put(1, 41))
+    propose_changes(place.work(more=more), who="airflow")
+    work = place.work(more=more, lateness=GRACE)
+    [proposal] = work.ledger.view().open_requests(RequestKind.RESTATEMENT)
+    assert "Replay it with hindcast run late" in _not_staged(work, work.ledger.view(), proposal)
+    assert run(work, 2, 4, warms_up=True).is_published
+    told = "cannot be replayed, because the published chain goes on with another spec since it was opened"
+    assert f"It {told}: end it with hindcast cancel" in _not_staged(work, work.ledger.view(), proposal)
+    assert open_request(work, work.ledger.view(), proposal).waits == f"{told}: decline it"
+    with pytest.raises(RequestError, match=told):
+        request_to_continue(work, proposal.request_id)
+
+
 def test_a_repair_that_a_person_proposed_before_the_code_changed_is_told_and_replaced(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -537,7 +556,7 @@ def test_a_repair_that_a_person_proposed_before_the_code_changed_is_told_and_rep
     monkeypatch.setattr(fingerprints, "SEMANTICS_VERSION", fingerprints.SEMANTICS_VERSION + 1)
     work = place.work()
     told = f"It cannot be replayed, because {LOST}: end it with hindcast cancel late --request {first.request_id[:12]}"
-    assert told in _not_staged(work, first)
+    assert told in _not_staged(work, work.ledger.view(), first)
     assert open_request(work, work.ledger.view(), first).waits == f"cannot be replayed, because {LOST}: decline it"
     run(work, 2, 3, warms_up=True)
     second = proposed()

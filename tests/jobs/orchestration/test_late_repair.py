@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from jobs.ledger.events import EventKind, LedgerEvent
 from jobs.ledger.provenance import DagRunOrigin
 from jobs.ledger.view import Request, RequestKind, StagedRun
 from jobs.orchestration import repair_proposals
@@ -23,14 +24,14 @@ from jobs.orchestration.requests import Staging, run_request
 from jobs.orchestration.restatements import BackfillStart, plan_request, to_start
 from jobs.orchestration.scheduling import Replay, replay
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.pipeline.models.repair import RepairGrammar
+from jobs.pipeline.models.restate import RepairGrammar
 from jobs.pipeline.slices import slices_between
+from jobs.planning.chains import newly_shown
 from jobs.planning.estimate import Estimate
 from jobs.planning.lease_keeping import release
 from jobs.planning.plan import Plan
 from jobs.planning.request_context import Asked, RequestContext, context_of, open_request_context
 from jobs.planning.restating import request_to_continue
-from jobs.planning.shown_runs import newly_shown
 from jobs.planning.steps import Ask, Reason
 from jobs.publishing.decisions import cancel, rollback
 from jobs.publishing.optimistic_check import By
@@ -383,6 +384,35 @@ def test_the_runs_that_the_end_of_a_repair_shows_stop_a_publication_until_they_a
     assert shown_form is not None
     assert (shown_form.request_id, [held.run_id for held in shown_form.held]) == (staged, [failed])
     waive_events(work, view, waivers=[waiver], by=By(who="a test", decision_id="2"), request_id=staged)
+
+
+@pytest.mark.parametrize("is_published", [False, True])
+def test_a_waiver_of_a_run_that_the_end_of_a_repair_shows_ends_with_the_request(
+    tmp_path: Path, *, is_published: bool
+) -> None:
+    """Defect: after the cancellation or the rollback, the next request published the failed run without a waiver."""
+    for day in range(3):
+        append_one(tmp_path / "log", day, day * DAY_MS + DAY_MS // 2, value=2 * day)
+        append_one(tmp_path / "log", day, day * DAY_MS + DAY_MS // 4, value=2 * day + 1)
+    _, work = ordered_context(tmp_path)
+    run_days(work, 0, 3)
+    repair(work, repair_of(work, from_ms=None, to_ms=None, at_most_ms=None))
+    append_one(tmp_path / "log", 2, 2 * DAY_MS + DAY_MS // 2, value=9)
+    staged = run(work, Asked(from_ms=start_ms(2), to_ms=start_ms(3), who="a test", reason=""), publish=False).request_id
+    view = work.ledger.view()
+    request = view.requests[staged]
+    name, chain_run = next(pair for pair in newly_shown(view, request).items() if pair[0] not in request.runs)
+    waived = LedgerEvent(
+        kind=EventKind.WAIVED, request_id=staged, slice_id=name, run_id=chain_run, who="a test", reason="for this one"
+    )
+    assert work.ledger.write(lambda _: [waived]).run(chain_run).waiver is not None
+    if is_published:
+        publication = publish_request(work, staged, who="a test")
+        assert work.ledger.view().run(chain_run).waiver is not None
+        rollback(work, publication.ledger_version, reason="wrong", who="a test")
+    else:
+        cancel(work, staged, reason="no", by=By(who="a test", decision_id="c"))
+    assert work.ledger.view().run(chain_run).waiver is None
 
 
 def test_a_killed_repair_goes_on_with_the_same_runs(tmp_path: Path) -> None:

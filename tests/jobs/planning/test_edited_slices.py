@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from itertools import pairwise
@@ -157,7 +158,7 @@ def test_no_sequence_of_edits_and_runs_publishes_slices_that_overlap(root: Path)
     for seed in seeds(6):
         chance, place = Random(seed), root / f"{seed}"
         shutil.copytree(root / "event_logs", place / "event_logs")
-        outcomes = []
+        outcomes, seen = [], set[int]()
         for _ in range(6):
             every = chance.choice((3, 4, 6, 8, 12))
             hours = sorted(chance.sample(range(0, 121, every), 2))
@@ -174,6 +175,8 @@ def test_no_sequence_of_edits_and_runs_publishes_slices_that_overlap(root: Path)
                 continue
             slices = [view.run(run_id).result.slice for run_id in view.published.values()]
             assert all(one.end_ms <= other.start_ms for one, other in pairwise(slices)), (seed, slices)
+            assert {*hours_of(slices)} >= seen, "no hour that readers have seen vanishes"
+            seen = {*hours_of(slices)}
         assert not any(outcomes), "no time zone is part of it"
 
 
@@ -197,6 +200,10 @@ def test_the_run_before_a_slice_is_found_among_published_slices_that_overlap(roo
                 assert (None if run is None else run.result.slice) == nearest, (seed, one)
 
 
+def hours_of(slices: Sequence[Slice]) -> Iterator[int]:
+    return (hour for slice_ in slices for hour in range(slice_.start_ms // HOUR_MS, slice_.end_ms // HOUR_MS))
+
+
 def length_ms(slice_: Slice) -> int:
     return slice_.end_ms - slice_.start_ms
 
@@ -213,6 +220,16 @@ def test_a_cut_of_longer_slices_follows_the_published_head_where_one_of_them_beg
     assert told.slices == ("2024-01-01T06",)
     assert "slice 2024-01-01T06 was published before `log.slice` was edited, so readers keep it" in told.sentences[1]
     assert "hindcast run" not in told.sentences[1]
+
+
+@pytest.mark.parametrize("end", ["2024-01-01T06", "2024-01-01T18"])
+def test_a_shorter_slice_does_not_replace_a_longer_one_of_its_name(root: Path, end: str) -> None:
+    """Defect: it was published, and readers lost the records of the other half."""
+    before = replayed(root, "every: 12h", "2024-01-01T00", "2024-01-03T00")
+    with pytest.raises(RequestError, match="Readers would see records twice, or never"):
+        replayed(root, "every: 6h", "2024-01-01T00", end)
+    after = replayed(root, "every: 6h", "2024-01-01T00", "2024-01-03T00")
+    assert {*hours_of([*after.slices.values()])} == {*hours_of([*before.slices.values()])}
 
 
 @pytest.mark.parametrize(
@@ -236,7 +253,7 @@ def test_slices_that_the_schedule_has_overtaken_are_not_published_beside_those_o
     before = work.ledger.view()
     attempt = publish_request(work, staged.request_id, who="ann")
     assert not attempt.is_published
-    assert "and would see the same records in slices of request" in attempt.why
+    assert "they would see records twice, or never" in attempt.why
     assert attempt.why.endswith(f"{told} `hindcast adopt sales`")
     assert work.ledger.view().published == before.published
 

@@ -11,7 +11,9 @@ from deltalake import write_deltalake
 from jobs.lake.json_lines import json_lines
 from jobs.lake.lake import Lake
 from jobs.pipeline.files import parse_pipeline
+from jobs.pipeline.slices import slices_between
 from jobs.planning.request_context import RequestContext, open_request_context
+from jobs.planning.steps import Ask
 from jobs.readers import published_table
 from jobs.replay.pinned import Pinned
 from tests.support.day_chains import DAY_MS, FIRST_MS, HOUR_MS, SCHEMA, run
@@ -89,6 +91,28 @@ def test_an_output_that_a_widened_column_changes_is_refused_by_its_name_while_wi
         SpecError, match=r"column 's' of table .*window_outputs is a bigint, but the spec now makes it a double"
     ):
         run(context(tmp_path, text), 3, 4)
+
+
+def test_a_key_that_was_widened_is_refused_by_the_plan_as_by_the_run_with_a_way_on(tmp_path: Path) -> None:
+    """Defect: the plan told nothing, and the run advised to rename an output."""
+    rows = [
+        {"k": 1, "at": FIRST_MS + day * DAY_MS, "v": 1, "seq": day, "day": FIRST_MS // DAY_MS + day} for day in range(3)
+    ]
+    schema = SCHEMA.set(SCHEMA.get_field_index("k"), pa.field("k", pa.int32()))
+    write_deltalake(str(tmp_path / "log"), pa.Table.from_pylist(rows, schema), partition_by=["day"])
+    windows = "windows: {tumbling: {size: 1d}}\naggregates: {n: {count: {}}}\n"
+    text = f"{LOG}watermark: {{kind: ascending}}\n{windows}".replace("over: all", "key: [k]")
+    work = context(tmp_path, text)
+    assert run(work, 0, 2).is_published
+    widen(tmp_path / "log", "k", "integer", "long")
+    ask = Ask(slices=slices_between(work.pipeline, FIRST_MS + 2 * DAY_MS, FIRST_MS + 3 * DAY_MS))
+    refusal = r"key column 'k' of table .*window_outputs is a int, but the log makes it a bigint.*cast\(k as int\)"
+    with pytest.raises(SpecError, match=refusal):
+        work.plan(work.ledger.view(), ask)
+    with pytest.raises(SpecError, match=refusal):
+        run(work, 2, 3)
+    derived = text.replace("key: [k]", "key: [k_int]\n  columns: {k_int: cast(k as int)}")
+    assert run(context(tmp_path, derived.replace("pipeline: late", "pipeline: other")), 0, 3).is_published
 
 
 def widen(log: Path, column: str, before: str, after: str) -> None:

@@ -254,9 +254,16 @@ class _Writer:
                 )
         if name == "date_trunc":
             _check_part(str(arguments[0].this), TRUNCATED_TO, "date_trunc")
-        first, *others = map(self.write, arguments)
-        path = _path(arguments[0])
-        if function.takes_bytes and path is not None and self.are_bytes is not None:
+        texts = [*map(self.write, arguments)]
+        return f"{name}({', '.join(texts)})" if self.are_bytes is None else self._for_duckdb(name, arguments[0], texts)
+
+    def _for_duckdb(self, name: str, argument: exp.Expr, texts: Sequence[str]) -> str:
+        """Write a call that DuckDB runs: bytes are decoded, and numbers that are no time of DuckDB overflow."""
+        first, *others = texts
+        path = _path(argument)
+        if name == "make_timestamp" and not others:
+            first = f"({first} - {_BEFORE_US}) + {_BEFORE_US}"
+        if FUNCTIONS[name].takes_bytes and path is not None and self.are_bytes is not None:
             first = f"decode({first})" if self.are_bytes(path) else first
             if name == "decode":
                 return first
@@ -292,6 +299,8 @@ class _Writer:
             raise ValueError(
                 f"column {'.'.join(path)} is BINARY; write decode({'.'.join(path)}) to read its bytes as text"
             )
+        if kind.expressions and name == "float":
+            raise ValueError(f"cannot cast to {shortened(str(kind))}; write float (24 bits) or double (53 bits)")
         parameters = [str(parameter.this.this) for parameter in kind.expressions] if name == "decimal" else []
         if not all(map(str.isdigit, parameters)):
             _refuse(node)
@@ -314,6 +323,11 @@ _WRITERS: Final[Mapping[type[exp.Expr], Callable[[_Writer, exp.Expr], str]]] = {
     exp.Null: _Writer.literal, exp.Boolean: _Writer.literal,
 }  # fmt: skip
 """The nodes that are allowed besides operators and brackets."""
+_BEFORE_US: Final = 14_454_775_808
+"""The numbers of microseconds of 64 bits that are before DuckDB's first time. Their difference to it overflows.
+
+make_timestamp makes times of them, and a cast of such a time to a text ends the database.
+"""
 _EXAMPLES: Final[Mapping[str, str]] = {
     "date_trunc": "'day'", "json_extract": "'$.user.id'", "json_extract_string": "'$.user.id'",
     "regexp_extract": "'([a-z]+)'", "regexp_matches": "'^[a-z]+$'", "round": "2", "strptime": "'%Y-%m-%d'",

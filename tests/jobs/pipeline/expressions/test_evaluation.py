@@ -361,3 +361,64 @@ def test_an_expression_that_does_not_fit_the_log_is_refused(text: str) -> None:
 def test_a_filter_is_a_condition() -> None:
     with pytest.raises(SpecError, match=r"log\.where: expected a condition \(BOOLEAN\).* found long"):
         derivation_of(COLUMNS, expressions={}, where="n")
+
+
+# --- the other records of a batch -------------------------------------------------------------------------------------
+
+FORMS: Final = (
+    "coalesce(n, m) * n", "coalesce(n, m) * cast(t as bigint)", "coalesce(n, m) > cast(t as bigint)",
+    "coalesce(n, null) between cast(t as bigint) and 5", "try_cast(t as bigint) + cast(t as bigint)",
+    "(case when m > 1 then n end) + cast(t as bigint)", "(case m when 1 then 2 end) * cast(t as bigint)",
+    "nullif(m, 1) + cast(t as bigint)", "least(n, n) + cast(t as bigint)",
+    "case when m is null then coalesce(n, m) * cast(t as bigint) else 0 end", "coalesce(n, n) // cast(t as bigint)",
+    "left(coalesce(try_cast(n as varchar), null), cast(t as bigint))",
+    "make_date(coalesce(n, n), cast(t as bigint), 1)",
+    "coalesce(m, coalesce(n, m) + cast(t as bigint))", "m > 0 and coalesce(n, null) > cast(t as bigint)",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", FORMS)
+def test_the_value_of_a_record_does_not_depend_on_the_other_records(text: str) -> None:
+    """Law L1. Defect: a record alone in a vector of DuckDB was valid, and beside another one it was invalid."""
+    for seed in seeds(4):
+        rng = Random(seed)
+        records: list[Record] = [
+            {"n": rng.choice([None, 1, 3]), "m": rng.choice([None, 1, 2]), "t": rng.choice([None, "bad", "7"])}
+            for _ in range(rng.choice([2, 3, 9]))
+        ]
+        alone = [values(text, [record])[0] for record in records]
+        assert values(text, records) == alone, f"seed {seed}"
+        for count in (1, 2_048, 2_049, 4_097):
+            whole = [*[{"n": 1, "m": 1, "t": "5"}] * (count - 1), records[0]]
+            assert values(text, whole)[-1] == alone[0], f"seed {seed}, {count} records"
+
+
+# --- times that DuckDB does not have ----------------------------------------------------------------------------------
+
+NO_TIME_US: Final = -(1 << 63)
+"""Flink's sentinel for "no timestamp"."""
+
+
+@pytest.mark.parametrize("us", [NO_TIME_US, -9_223_372_022_400_000_001])
+def test_a_number_before_the_first_time_fails_alone(us: int) -> None:
+    """Defect: a cast of such a time to a text ended the database, and every later expression of the process."""
+    records: list[Record] = [{"n": us}, {"n": None}, {"n": 0}, {"n": -9_223_372_022_400_000_000}]
+    found = values("left(cast(make_timestamp(n) as varchar), 13)", records)
+    assert found == [FAILED, None, "1970-01-01 00", "290309-12-22 "]
+    assert values("make_timestamp(n + 0)", records[:3])[0] is FAILED
+    assert values("upper(t)", [{"t": "a"}]) == ["A"]
+
+
+def test_a_defect_of_duckdb_ends_the_expression_and_not_those_after_it() -> None:
+    rows = pa.record_batch({"local": pa.array([NO_TIME_US]).cast(pa.timestamp("us"))})
+    hostile = derivation_of({"local": "timestamp_ntz"}, expressions={"x": "cast(local as varchar)"}, where=None)
+    for _ in range(2):
+        with pytest.raises(
+            SpecError, match=r"^log\.columns\.x: a defect of DuckDB .* ended the expression .* with case$"
+        ):
+            derive(rows, hostile)
+    assert values("upper(t)", [{"t": "a"}]) == ["A"]
+
+
+def test_the_normal_form_of_an_expression_does_not_have_the_check_of_times() -> None:
+    assert normal_text("make_timestamp(n)") == 'make_timestamp("n")'

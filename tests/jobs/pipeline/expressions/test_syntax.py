@@ -126,6 +126,7 @@ REFUSED = {
     "'x' 'y'": "is not allowed",
     "$$x$$": "is not allowed",
     "e'\\n'": "is not allowed",
+    "cast(a as float(53))": "write float",
     "cast(a as int[])": "cannot cast to",
     "cast(a as struct(b int))": "cannot cast to",
     "cast(a as foo)": "cannot cast to foo",
