@@ -1,19 +1,21 @@
 """Rows of several slices in one Arrow table, and their conversion to pandas for Great Expectations."""
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from decimal import Context, Decimal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from expectations.arguments import EXACT_LIMIT
 from expectations.compiled.columns import DAY_BEGINS, doubles
-from expectations.exact_decimals import ExactDecimal
 
 if TYPE_CHECKING:
     import pandas as pd
+
 
 MAX_INT64 = 2**63 - 1
 
@@ -77,3 +79,39 @@ def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_decimal(column.type):
         return doubles(column)
     return column.cast(DAY_BEGINS) if pa.types.is_date32(column.type) else column
+
+
+_ALL_DIGITS = Context(prec=100)
+"""A sum of decimals with 38 digits has fewer digits."""
+
+
+def _compared(name: str) -> Callable[[Any, Any], Any]:
+    """Return a method of comparison: with another number as the nearest double, with an integer beyond 2^53 exactly."""
+
+    def compare(self: Decimal, other: Any) -> Any:  # noqa: ANN401 -- as in Decimal
+        is_double = isinstance(other, float) or (isinstance(other, int) and abs(other) < EXACT_LIMIT)
+        return getattr(float(self), name)(other) if is_double else getattr(Decimal, name)(self, other)
+
+    return compare
+
+
+class ExactDecimal(Decimal):
+    """A decimal that is equal to another one if all digits are, and to the double that is nearest to it."""
+
+    __slots__ = ()
+
+    __eq__ = _compared("__eq__")
+    __ne__ = _compared("__ne__")
+    __lt__ = _compared("__lt__")
+    __le__ = _compared("__le__")
+    __gt__ = _compared("__gt__")
+    __ge__ = _compared("__ge__")
+
+    def __hash__(self) -> int:
+        number = float(self)
+        return hash(number) if abs(number) < EXACT_LIMIT else hash(int(self))
+
+    def __add__(self, other: Any) -> Any:  # noqa: ANN401 -- as in Decimal
+        return float(self) + other if isinstance(other, float) else ExactDecimal(_ALL_DIGITS.add(self, other))
+
+    __radd__ = __add__

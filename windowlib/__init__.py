@@ -19,19 +19,17 @@ if TYPE_CHECKING:
     from windowlib.beam.combinators import (
         AfterAll as AfterAll,
         AfterAny as AfterAny,
+        AfterCount as AfterCount,
         AfterEach as AfterEach,
+        AfterProcessingTime as AfterProcessingTime,
         AfterWatermark as AfterWatermark,
+        Always as _Always,
+        Default as _Default,
+        Never as _Never,
         OrFinally as OrFinally,
         Repeatedly as Repeatedly,
     )
     from windowlib.beam.composite import Composite as Composite
-    from windowlib.beam.conditions import (
-        AfterCount as AfterCount,
-        AfterProcessingTime as AfterProcessingTime,
-        Always as _Always,
-        Default as _Default,
-        Never as _Never,
-    )
     from windowlib.bounds import (
         GLOBAL_WINDOW as GLOBAL_WINDOW,
         MAX_TIME_MS as MAX_TIME_MS,
@@ -204,9 +202,11 @@ if TYPE_CHECKING:
 _DEFINED_IN = {
     "windowlib.atlas.policies": "MONGODB AtlasProfile",
     "windowlib.atlas.spec": "AtlasSpec",
-    "windowlib.beam.combinators": "AfterAll AfterAny AfterEach AfterWatermark OrFinally Repeatedly",
+    "windowlib.beam.combinators": (
+        "AfterAll AfterAny AfterCount AfterEach AfterProcessingTime AfterWatermark BeamAlways BeamDefault BeamNever "
+        "OrFinally Repeatedly"
+    ),
     "windowlib.beam.composite": "Composite",
-    "windowlib.beam.conditions": "AfterCount AfterProcessingTime BeamAlways BeamDefault BeamNever",
     "windowlib.bounds": "GLOBAL_WINDOW MAX_TIME_MS MIN_TIME_MS GlobalWindow TimeWindow Window",
     "windowlib.errors": (
         "AuditError CheckpointError HindcastError InvariantBroken LedgerError LogError RangeError RequestError "

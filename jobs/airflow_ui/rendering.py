@@ -22,8 +22,7 @@ from jobs.pipeline.slices import show_instant
 from jobs.plain_text import escaped_json
 from jobs.review import links
 from jobs.review.pages.cells import cell, is_number
-from jobs.review.report.environment import template_environment
-from jobs.review.report.page import helpers
+from jobs.review.report.page import helpers, template_environment
 from jobs.review.report.style import page_style
 
 THEME_COOKIE = "hindcast_theme"

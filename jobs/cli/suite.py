@@ -136,10 +136,11 @@ def try_command(
     *, suite_file: Path, pipeline_name: str, from_text: str | None, to_text: str | None, fail_on: str | None,
     fold_from: int, as_json: bool, places: options.Places,
 ) -> int:  # fmt: skip
-    """Print what the suite in FILE would have said of every past slice of PIPELINE. Writes nothing; starts no Spark.
+    """Print what the suite in FILE would have said of past slices of PIPELINE. Writes nothing; starts no Spark.
 
-    The newest run of each slice is tried, published or held. The column `now` has the verdict of the suite that the
-    pipeline file names. The exit status is 0 also if checks fail.
+    The newest run of each slice is tried, published or held. Slices of another spec than that of the newest run are
+    not tried, and it names them. The column `now` has the verdict of the suite that the pipeline file names. The exit
+    status is 0 also if checks fail.
     """
     pipeline = places.pipeline(pipeline_name)
     work = places.request_context(pipeline)

@@ -6,7 +6,10 @@ has fired its windows. A record is repeated if the former chain has shown it, an
 
 The stored state of a window has the number of its records and of those in its panes, and not the records. So the
 numbers of both chains are compared for each *group*: the windows of one key that overlap. Sliding windows share
-records. Of these, a group has windows that follow each other without an overlap, so that it has each record once.
+records. If the new spec has each sliding window of the former one, windows with equal bounds are compared. Otherwise a
+group has windows that follow each other. If the size is a multiple of the slide, it has each record once. If not, no
+choice of windows has: the group has each waiting record at least once, and each open one at most once, so that no loss
+is missed.
 """
 
 from collections.abc import Sequence
@@ -34,9 +37,9 @@ _OVERLAPPING: Final = f"{_KEY} AND a.s < b.e AND b.s < a.e"
 _EARLIEST: Final = "min(s) OVER (PARTITION BY key)"
 _AFTER_SHOWN: Final = f"coalesce((SELECT max(e) FROM shown AS b WHERE {_KEY}), {_EARLIEST})"  # noqa: S608
 
-_IS_HIDDEN: Final = f"EXISTS (FROM hidden AS b WHERE {_OVERLAPPING})"
+_IS_HIDDEN: Final = "EXISTS (FROM hidden AS b WHERE {touching})"
 _MAY_BE_LOST: Final = f"""{_IS_HIDDEN} AND waiting > 0 AND (waiting < open OR (waiting = open AND ids <> 0))
-    AND EXISTS (FROM kept AS b WHERE {_OVERLAPPING})"""
+    AND EXISTS (FROM kept AS b WHERE {{touching}})"""
 """If windows fire before their end, a group may have lost records beside as many that are repeated."""
 
 _CHAINS: Final = """
@@ -119,8 +122,8 @@ class BorderCount:
 def border_count(rows: BorderRows) -> BorderCount:
     """Return how many windows of the former chain have records that readers never see, and that they see twice.
 
-    A repeated window is counted if a window of the new chain certainly shows records of it. Of two specs with sliding
-    windows, only windows with equal bounds are compared.
+    A repeated window is counted if a window of the new chain certainly shows records of it; of two specs with sliding
+    windows, if that has the same bounds.
     """
     relations = {f"{name}_rows": getattr(rows, name) for name in ("former", "new", "shown", "hidden", "later")}
     counts = query(relations, _sql(rows)).to_pylist()[0]
@@ -131,7 +134,7 @@ def _sql(rows: BorderRows) -> str:
     former, new = rows.specs
     columns = ["''", *(f"CAST({quote_duckdb(name)} AS VARCHAR)" for name in rows.keys)]
     key = f"[{', '.join(columns)}] AS key"
-    is_apart = former.sliding is not None and new.sliding is not None
+    is_apart, is_same = former.sliding is not None and new.sliding is not None, _has_each(new.sliding, former.sliding)
     chains = _CHAINS.format(
         key=_KEY,
         same=_SAME,
@@ -139,24 +142,22 @@ def _sql(rows: BorderRows) -> str:
         state=f"{key}, coalesce(window_start_ms, -{_END_MS}) AS s, coalesce(window_end_ms, {_END_MS}) AS e",
         fires_at_end=fires_at_end(new),
     )
-    unfired, sure = "FROM open", "FROM open WHERE is_sure"
-    start = _EARLIEST if fires_early(former) else _AFTER_SHOWN
+    waiting, unfired, sure = "FROM waiting", "FROM open", "FROM open WHERE is_sure"
     lost = _GROUPS.format(
-        name="lost", is_apart=False, open=_once(unfired, new.sliding),
-        waiting=_once("FROM waiting", former.sliding, start=start),
+        name="lost", is_apart=is_same, open=unfired if is_same else _at_most_once(unfired, new.sliding),
+        waiting=waiting if is_same else _at_least_once(waiting, former.sliding, after_shown=not fires_early(former)),
     )  # fmt: skip
-    if new.sliding is None or is_apart:
-        unfired = sure
-    else:  # from the first record of which no window has fired
-        unfired = _once(sure, new.sliding, start=f"{_EARLIEST} + {_step_ms(new.sliding) - new.sliding.slide_ms}")
+    unfired = sure if is_apart else _at_most_once(sure, new.sliding, after_fired=True)
     repeated = _GROUPS.format(
         name="repeated", is_apart=is_apart, open=unfired,
-        waiting="FROM waiting" if is_apart else _once("FROM waiting", former.sliding),
+        waiting=waiting if is_apart else _at_least_once(waiting, former.sliding),
     )  # fmt: skip
-    may_be_lost = _MAY_BE_LOST if any(map(fires_early, rows.specs)) else "false"
+    is_lost = f"(waiting > open AND {'true' if fires_at_end(new) else _IS_HIDDEN})"
+    if any(map(fires_early, rows.specs)):
+        is_lost += f" OR ({_MAY_BE_LOST})"
     replaces = rows.has_same_keys and new.accumulation != "discarding"
     counts = _COUNTS.format(
-        is_lost=f"(waiting > open AND {'true' if fires_at_end(new) else _IS_HIDDEN}) OR ({may_be_lost})",
+        is_lost=is_lost.format(touching=_SAME if is_same else _OVERLAPPING),
         replaced="CASE panes WHEN 1 THEN records ELSE newest END" if replaces else "0",
         same=_SAME,
         unfired=unfired,
@@ -165,17 +166,34 @@ def _sql(rows: BorderRows) -> str:
     return f"WITH {chains}, {lost}, {repeated} {counts}"
 
 
-def _once(rows: str, sliding: Sliding | None, *, start: str = _EARLIEST) -> str:
-    """Return the query of rows from `start` on whose windows follow each other, so that they have each record once."""
+def _has_each(new: Sliding | None, former: Sliding | None) -> bool:
+    """Return whether each of the former sliding windows is one of the new ones, too."""
+    if new is None or former is None or new.size_ms != former.size_ms:
+        return False
+    return former.slide_ms % new.slide_ms == 0 and (former.offset_ms - new.offset_ms) % new.slide_ms == 0
+
+
+def _at_least_once(rows: str, sliding: Sliding | None, *, after_shown: bool = False) -> str:
+    """Return the query of rows whose windows have each record; with `after_shown`, each one that is not shown."""
     if sliding is None:
         return rows
+    start = f"{_AFTER_SHOWN} - {sliding.size_ms % sliding.slide_ms}" if after_shown else _EARLIEST
+    return _each(rows, start=start, step_ms=max(sliding.size_ms // sliding.slide_ms, 1) * sliding.slide_ms)
+
+
+def _at_most_once(rows: str, sliding: Sliding | None, *, after_fired: bool = False) -> str:
+    """Return the query of rows whose windows do not overlap; with `after_fired`, of records in no window that fired."""
+    if sliding is None:
+        return rows
+    step_ms = -(-sliding.size_ms // sliding.slide_ms) * sliding.slide_ms
+    start = f"{_EARLIEST} + {step_ms - sliding.slide_ms}" if after_fired else _EARLIEST
+    return _each(rows, start=start, step_ms=step_ms)
+
+
+def _each(rows: str, *, start: str, step_ms: int) -> str:
     placed = f"SELECT *, {start} AS origin FROM ({rows}) AS a"  # noqa: S608
-    is_next = f"s >= origin AND (s - origin) % {_step_ms(sliding)} = 0"
-    return f"SELECT * EXCLUDE origin FROM ({placed}) WHERE {is_next}"  # noqa: S608
-
-
-def _step_ms(sliding: Sliding) -> int:
-    return max(sliding.size_ms // sliding.slide_ms, 1) * sliding.slide_ms
+    is_chosen = f"s >= origin AND (s - origin) % {step_ms} = 0"
+    return f"SELECT * EXCLUDE origin FROM ({placed}) WHERE {is_chosen}"  # noqa: S608
 
 
 def fires_at_end(windows: WindowsGrammar) -> bool:

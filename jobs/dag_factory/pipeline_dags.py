@@ -1,9 +1,14 @@
-"""The two DAGs of a pipeline that replay: `replay_<name>` on the schedule and `backfill_<name>` by hand."""
+"""The two DAGs of a pipeline that replay: `replay_<name>` on the schedule and `backfill_<name>` by hand.
 
+`jobs.orchestration.backfill_form` reads the form of the second one, and refuses what a schema cannot.
+"""
+
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import DAG, Asset, AssetAll, AssetOrTimeSchedule, CronDataIntervalTimetable
+from airflow.sdk import DAG, Asset, AssetAll, AssetOrTimeSchedule, CronDataIntervalTimetable, Param
 from airflow.sdk.bases.timetable import BaseTimetable
 from airflow.sdk.definitions.asset import BaseAsset
 
@@ -11,14 +16,30 @@ from jobs.dag_factory.addresses import absolute
 from jobs.dag_factory.alerting import AlertOnFailure
 from jobs.dag_factory.assets import normalized
 from jobs.dag_factory.dag_page import backfill_of_airflow, dag_page
-from jobs.dag_factory.flow import add_tasks
-from jobs.dag_factory.form import range_params
+from jobs.dag_factory.operators import (
+    GATE,
+    PLAN,
+    PUBLISH,
+    REPLAY,
+    RESTATE,
+    GateOperator,
+    PlanOperator,
+    PublishOperator,
+    RestateOperator,
+)
+from jobs.dag_factory.replay_operator import ReplayOperator
 from jobs.dag_factory.settings import DagSettings
+from jobs.orchestration.backfill_form import BOUND_TEXTS, IF_OPEN_TEXTS, MAX_REASON
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.schedule import ScheduleGrammar
-from jobs.pipeline.slices import past_end, schedule_end_ms, slice_grid
+from jobs.pipeline.slices import past_end, schedule_end_ms, show_ms, slice_grid
+from jobs.project import PROGRAMS
 from jobs.review import links
 from jobs.wall_clock import now_ms
+
+if TYPE_CHECKING:
+    from jobs.orchestration.dag_tasks import Kind
+
 
 RETRIES = 2
 RETRY_DELAY = timedelta(seconds=30)
@@ -100,3 +121,103 @@ def _schedule_dates(pipeline: Pipeline) -> tuple[datetime, datetime | None]:
     first_ms, end_ms = slice_grid(pipeline).first_ms, schedule_end_ms(pipeline)
     first = datetime.fromtimestamp((first_ms or 0) / 1000, tz=UTC)
     return first, None if end_ms is None else datetime.fromtimestamp(end_ms / 1000, tz=UTC)
+
+
+def add_tasks(pipeline: Pipeline, kind: "Kind", settings: DagSettings) -> None:
+    """Define the four tasks: plan, replay, gate, publish. Only replay runs Spark, so it alone takes the pool's slot.
+
+    With `mode: auto` in `restate` or `repair`, the scheduled DAG has a fifth task. It runs also if there was nothing to
+    replay.
+    """
+    source = str(Path(pipeline.source).resolve())
+    ready = pipeline.log.ready
+    producers = () if ready is None or kind == "backfill" else ready.producers
+    plan = PlanOperator(
+        task_id=PLAN, pipeline=pipeline, kind=kind, pipeline_file=source, lake=settings.lake, producers=producers
+    )
+    replay = ReplayOperator(
+        task_id=REPLAY,
+        pool=settings.pools.daily if kind == "replay" else settings.pools.backfill,
+        conn_id=settings.spark_connection,
+        application=str(PROGRAMS / "replay_job.py"),
+        name=f"{kind}_{pipeline.name}",
+        driver_memory=settings.driver_memory,
+        spark_binary=str(PROGRAMS / "spark-submit-pdeathsig"),
+    )
+    gate = GateOperator(task_id=GATE, pipeline=pipeline, kind=kind)
+    publish = PublishOperator(task_id=PUBLISH, pipeline=pipeline)
+    plan >> replay >> gate >> publish
+    starts_requests = any(part is not None and part.mode == "auto" for part in (pipeline.restate, pipeline.repair))
+    if kind == "replay" and starts_requests:
+        publish >> RestateOperator(
+            task_id=RESTATE, trigger_rule="none_failed", pipeline_file=source, lake=settings.lake
+        )
+
+
+NOT_BLANK = r"\S"
+
+
+def range_params(pipeline: Pipeline) -> Mapping[str, Param]:
+    """Return the fields in the order of the form. Airflow checks their JSON schema before it creates a run."""
+    return {
+        "from": _bound(pipeline, "From", BOUND_TEXTS["from"]),
+        "to": _bound(pipeline, "To", BOUND_TEXTS["to"]),
+        "reason": Param(
+            type="string",
+            minLength=1,
+            maxLength=MAX_REASON,
+            pattern=NOT_BLANK,
+            title="Reason",
+            description_md="Why the range is replayed. Stored in the ledger with your name. The "
+            f"[form with the plan]({absolute(links.backfill_page(pipeline.name))}) shows what would be replayed.",
+        ),
+        "publish": Param(
+            default=True,
+            type="boolean",
+            title="Publish",
+            description="Publish the result if every check passes. If not set, the result stays staged.",
+        ),
+        "fresh": Param(
+            default=False,
+            type="boolean",
+            title="Fresh",
+            description="Start a new chain at `from`, without the checkpoint of the slice before.",
+        ),
+        "if_open": Param(
+            default="refuse",
+            type="string",
+            enum=list(IF_OPEN_TEXTS),
+            values_display=IF_OPEN_TEXTS,
+            title="If open",
+            description="What to do if another open request has slices of the range.",
+        ),
+        "request": Param(
+            default=None,
+            type=["null", "string"],
+            title="Request",
+            description="The open request to continue, with its own range, such as a proposal. Empty: a new request.",
+        ),
+    }
+
+
+def _bound(pipeline: Pipeline, title: str, description: str) -> Param:
+    """Return one end of the range. It has no section, because Airflow shows a section collapsed."""
+    return Param(
+        default=None,
+        type=["null", "string"],
+        format="date" if slice_grid(pipeline).is_daily else "date-time",
+        title=title,
+        description_md=f"{description}{_log_range(pipeline)}",
+    )
+
+
+def _log_range(pipeline: Pipeline) -> str:
+    """Return the slices that the pipeline file allows, and the time zone, as Markdown.
+
+    When a person opens the form, `jobs.airflow_ui.form_defaults` puts the slices of the log in its place.
+    """
+    grid, zone = slice_grid(pipeline), pipeline.log.slice.timezone
+    first = None if grid.first_ms is None else f"the first slice is **{show_ms(grid, grid.first_ms)}**"
+    last = None if grid.last_ms is None else f"the last slice is **{show_ms(grid, grid.last_ms)}**"
+    known = ", ".join(filter(None, (first, last, f"the time zone is {zone}")))
+    return f" {known[0].upper()}{known[1:]}."

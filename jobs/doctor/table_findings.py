@@ -27,6 +27,7 @@ _COPY: Final = (
     "append the records, in their order, to a new table that has delta.enableRowTracking = true "
     "(docs/reference/logs.md)"
 )
+_RENAMED: Final = "append the records, in their order, to a new table in which the column has another name"
 
 
 def table_findings(facts: TableFacts, slice_columns: Sequence[str], *, horizon_ms: int) -> list[Finding]:
@@ -230,11 +231,14 @@ def _files(facts: TableFacts) -> Iterator[Finding]:
 def _types(facts: TableFacts) -> Iterator[Finding]:
     paths = [file.path for file in facts.files if facts.log.is_read_by_spark and not is_whole_uri(file.path)]
     if any(":" in path.partition("/")[0] for path in paths):
+        name = facts.log.partition_columns[0]
+        stored = facts.log.physical[name]
         yield error(
             "paths",
-            f"the partition column {facts.log.partition_columns[0]!r} has a colon in its name, and Spark takes the "
-            "paths of its files for URIs with a scheme",
-            "rename the column in a copy of the table, whose records are appended in their order",
+            f"the partition column {name!r} has a colon in its name"
+            + ("" if stored == name else f" in the files ({stored!r}), also after RENAME COLUMN")
+            + ", and Spark takes the paths of its files for URIs with a scheme",
+            _RENAMED,
         )
     if facts.log.is_mapped:
         yield note("column mapping", f"the files have other column names ({facts.setting('delta.columnMapping.mode')})")
@@ -245,7 +249,8 @@ def _types(facts: TableFacts) -> Iterator[Finding]:
             yield warning(
                 "names",
                 f"a pipeline file cannot name the column {name!r}: it has control characters or a wrong length",
-                "rename it, if the pipeline needs it (column mapping)",
+                "if the pipeline needs it, "
+                + ("rename it (column mapping)" if facts.log_format == "delta" else _RENAMED),
             )
         if kind == "variant":
             yield note(

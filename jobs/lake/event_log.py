@@ -241,8 +241,7 @@ def pin_log(
         may_be_changed: for a look at the log: slices that lost records are not refused, and no data file is asked for.
 
     Raises:
-        LogError: the log has records without a slice, a delete or update inside the range, a lost or truncated file,
-            or no known order; or a file of `_delta_log` is not as it was written, or as an earlier run has read it.
+        LogError: records have no slice, were removed, or have no known order; or a file is lost, or not as written.
     """
     known = known or KnownLog()
     log = _opened_log(place, version, known)
@@ -254,8 +253,7 @@ def pin_log(
         raise sliced.refusal
     files = sliced.files if may_be_changed else _known_files(sliced, log, log_files, order=order)
     by_slice = SliceFiles.grouped(files, back)
-    digests = by_slice.own_digests()
-    history = known_history(log, slicing, log_files, digests=digests, known=known, few=few_commits)
+    history = known_history(log, slicing, log_files, digests=by_slice.own_digests(), known=known, few=few_commits)
     commits = slice_commits(history, slicing, known=known, log=log, may_be_broken=may_be_changed)
     nothing = _without_files(log, history, log_files, since=known_since(log, history, log_files, known=known))
     if not may_be_changed:

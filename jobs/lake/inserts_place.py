@@ -173,7 +173,8 @@ class InsertsVersion(LogVersion):
         versions = sorted(files.commits)
         files.read_ahead(versions)
         adds = [entry["add"] for version in versions for entry in files.entries(version) if "add" in entry]
-        files_read = [self._data_file(files.root, add) for add in adds]
+        newest = {str(add["path"]): add for add in adds}  # a commit may add a file again, which is one file
+        files_read = [self._data_file(files.root, add) for add in newest.values()]
         gone = [file.path for file in files_read if file.only_inserts and file.records is None]
         lost = dict.fromkeys(gone, "VACUUM or a person has removed this file of the change data feed")
         if versions and versions[0] > 0:

@@ -32,7 +32,7 @@ NO_DIGESTS = StoredDigests(by_key={})
 _DIGITS = 20
 _COMMIT = re.compile(rf"(\d{{{_DIGITS}}})\.json")
 _REMOVABLE: Final = "If it is a checkpoint of Delta and all commit files still exist, you can remove it instead"
-_OTHER_HISTORY: Final = (
+OTHER_HISTORY: Final = (
     "If the table was restored from a backup and written to since, give its new history a name in the pipeline file "
     "(`log: {history: NAME}`): its slices are then compared as those of another table (docs/reference/logs.md)"
 )
@@ -133,7 +133,7 @@ class LogFiles:
             path=path.removeprefix(f"{self.root}/"),
             place=path,
             owner="the log of its commits",
-            way_on=_OTHER_HISTORY if _COMMIT.fullmatch(name.rpartition("/")[2]) else _REMOVABLE,
+            way_on=OTHER_HISTORY if _COMMIT.fullmatch(name.rpartition("/")[2]) else _REMOVABLE,
             stored=self.stored.of_path(name),
         )
         return check_file(self.system, file, compares_pages=False)

@@ -41,7 +41,8 @@ def compare_coordinates(then: LogCoordinates, now: LogCoordinates) -> Match:
 
     The same files have the same records. If every commit between the versions is known, none of them removed a record,
     and the number of records tells whether one added some. If commits are gone, nothing is proven: a DELETE may have
-    removed a record, and an append have added another one. A log without commits has changed if its files have.
+    removed a record, and an append have added another one. A log without commits has changed if its files have. Files
+    without statistics have no number of records.
 
     Returns:
         SAME, CHANGED or UNKNOWN.
@@ -54,6 +55,7 @@ def compare_coordinates(then: LogCoordinates, now: LogCoordinates) -> Match:
         return Match.CHANGED
     if now.since > then.version + 1:
         return Match.UNKNOWN
-    has_other_counts = (then.records, then.earlier_records) != (now.records, now.earlier_records)
+    is_counted = all(log.records or not log.files for log in (then, now))  # else the files have no statistics
+    has_other_counts = is_counted and (then.records, then.earlier_records) != (now.records, now.earlier_records)
     has_new = has_other_counts or any(commit > then.version for commit in now.commits)
     return Match.CHANGED if has_new else Match.SAME

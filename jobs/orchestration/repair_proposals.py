@@ -7,7 +7,7 @@ from jobs.ledger.events import LedgerEvent, closed_event
 from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState
 from jobs.orchestration.late_repair import LeftOutError, asked_for, check_current, repairing
 from jobs.orchestration.repair_range import LateRepair, repair_of
-from jobs.pipeline.models.repair import RepairGrammar
+from jobs.pipeline.models.restate import RepairGrammar
 from jobs.pipeline.slices import slices_between
 from jobs.planning.estimate import Estimate, estimator
 from jobs.planning.published_spec import LOST, is_lost, on_published_spec

@@ -45,7 +45,7 @@ def propose_changes(work: RequestContext, *, who: str) -> ToldChanges:
     publication. If the published chain cannot be computed any more, an open proposal is closed.
     """
     rule = restate_rule(work)
-    work, _ = on_published_spec(work)
+    work, edits = on_published_spec(work)
     view = work.ledger.view()
     if not view.published:
         return ToldChanges(slices=(), sentences=())
@@ -57,7 +57,7 @@ def propose_changes(work: RequestContext, *, who: str) -> ToldChanges:
 
         work.ledger.write(close)
         return ToldChanges(slices=(), sentences=(f"nothing is restated: {why}",))
-    return told(work, lambda: propose(work, rule=rule, who=who))
+    return told(work, lambda: propose(work, rule=rule, who=who), is_edited=bool(edits))
 
 
 def plan_request(work: RequestContext, *, asked: Asked) -> Replay | Wait:

@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from jobs.ledger.provenance import DagRunOrigin
-from jobs.ledger.view import Request, RequestKind
+from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
 from jobs.orchestration.open_ranges import RangeTaken, busy_with, check_range_is_free, open_range, refuse_without_work
 from jobs.orchestration.outcomes import RequestOutcome
-from jobs.orchestration.passing_slices import until_held
 from jobs.orchestration.plan_outline import given_up_lines, outline
 from jobs.orchestration.requests import Staging, stage
 from jobs.orchestration.stored_warm_up import check_warm_up
@@ -32,13 +31,14 @@ from jobs.planning.request_context import (
     open_request,
 )
 from jobs.planning.standing import due_slices
-from jobs.planning.steps import Ask, Step
+from jobs.planning.steps import Ask, Reason, Step
 from jobs.planning.suite_fingerprint import suite_fingerprint, with_checks
 from jobs.planning.watching import Watch, watch_ledger, watch_log
 from jobs.publishing.publishing import publish_staged
 from jobs.publishing.rules import PublicationAttempt, describe_hold
+from jobs.publishing.stop_reasons import describe_stop
 from jobs.replay.orders import Replayer
-from jobs.runs import Slice
+from jobs.runs import ARRIVAL, Slice, Verdict
 from windowlib.errors import RequestError
 
 
@@ -300,3 +300,33 @@ def opened_for(work: RequestContext, asked: Asked, slices: Sequence[Slice]) -> O
 
 def _ids(slices: Sequence[Slice]) -> tuple[str, ...]:
     return tuple(slice_.slice_id for slice_ in slices)
+
+
+def until_held(view: LedgerView, planned: Plan, unarrived: Mapping[str, str]) -> tuple[tuple[Slice, ...], str]:
+    """Return the slices before the first current run with failed checks, and the description of that run.
+
+    If that is the run of the first slice, and no open request has it, a person had cancelled its request. The slice is
+    returned alone, so that the person gets a new request to decide on.
+
+    A slice that is to be replayed stops nothing, because its new run is checked again. Neither does a slice that was
+    held because it had not arrived, and has arrived since.
+    """
+    passing: list[Slice] = []
+    for step in planned.steps:
+        run = step.run if step.reason is Reason.CURRENT else None
+        if (
+            run is not None
+            and not run.is_publishable
+            and run.verdict is Verdict.FAIL
+            and not _has_arrived(run, unarrived)
+        ):
+            is_decidable = passing or view.is_awaited(run.result.run_id)
+            return tuple(passing) if is_decidable else (step.slice,), describe_stop(run)
+        passing.append(step.slice)
+    return tuple(passing), ""
+
+
+def _has_arrived(run: StagedRun, unarrived: Mapping[str, str]) -> bool:
+    """Return whether only the check of the arrival has failed, and the slice is not in `unarrived` any more."""
+    failed = {check.table for check in run.result.checks if check.verdict is not Verdict.PASS}
+    return failed == {ARRIVAL} and run.result.slice.slice_id not in unarrived

@@ -18,12 +18,12 @@ from jobs.lake.log_version import NO_COMMITS
 from jobs.ledger.seen_log import known_log
 from jobs.ledger.view import LedgerView, Request, RequestKind
 from jobs.pipeline.models.restate import RestateGrammar
-from jobs.pipeline.slices import slice_at, slice_grid
+from jobs.pipeline.slices import next_slice, slice_at, slice_grid
 from jobs.plain_text import counted
 from jobs.planning.chains import adoption, begins_chain, run_before
 from jobs.planning.changed_slices import ChangedSlice
 from jobs.planning.log_pin import unordered_slices
-from jobs.planning.published_spec import why_lost
+from jobs.planning.published_spec import chain_ends, why_lost
 from jobs.planning.request_context import (
     RequestContext,
     covers,
@@ -32,10 +32,9 @@ from jobs.planning.request_context import (
     is_overtaken,
     not_in_upstream,
 )
-from jobs.runs import Slice
+from jobs.runs import EMPTY_STATE, Slice
 
 _COMMIT: Final = re.compile(r"commit (\d+)")
-OTHER_SPEC: Final = "it was published with another spec than the published head"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +45,8 @@ class Assessed:
     does not propose it; empty if it does, or if there is a request. `is_declined`: a person has declined it, or rolled
     it back. `is_replayable`: a person can replay it now; if not, `why_not` tells what comes before. `is_left`: the log
     does not have what a replay needs, or `log.slice.first` leaves the slice out, so it stays as it was published.
-    `until` is the last slice that is replayed with it.
+    `until` is the last slice that is replayed with it. `option` is the one with which a person replays it, after a
+    space; empty: without.
     """
 
     change: ChangedSlice
@@ -56,6 +56,7 @@ class Assessed:
     is_declined: bool = False
     is_replayable: bool = True
     is_left: bool = False
+    option: str = ""
 
     @property
     def is_settled(self) -> bool:
@@ -160,7 +161,8 @@ class _Assessor:
 
     def assessed(self, change: ChangedSlice) -> Assessed:
         """Return what becomes of a slice, without the limit of their number."""
-        assessed = Assessed(change=change, until=self.until[change.slice.slice_id])
+        until, option = self._replayed_with(change)
+        assessed = Assessed(change=change, until=until, option=option)
         request = self._replayed_by(change)
         if request is not None:
             return replace(assessed, request=request)
@@ -260,10 +262,27 @@ class _Assessor:
         if head is not None and end != head.result.slice:
             return f"its chain ends at {end.slice_id}, before the published head {head.result.slice.slice_id}"
         if head is not None and chain_run.result.spec_fingerprint != head.result.spec_fingerprint:
-            return OTHER_SPEC
+            return "it was published with another spec than the published head"
         if begins_chain(self.view, chain_run) and run_before(self.view, change.slice) is not None:
-            return "it begins a chain, and only a person begins a chain (--fresh)"
+            return "it begins a chain, and only a person begins a chain"
         return ""
+
+    def _replayed_with(self, change: ChangedSlice) -> tuple[Slice, str]:
+        """Return the last slice that is replayed with a slice, and the option that a person needs for it.
+
+        The spec of the head replays it. So slices of that spec that follow its chain, and began with a warm-up, follow
+        from its state.
+        """
+        view, until = self.view, self.until[change.slice.slice_id]
+        chain_run, head = view.chain_run(change.run.result.run_id), view.head
+        is_fresh = chain_run.result.state_before == EMPTY_STATE and begins_chain(view, chain_run)
+        option, spec = " --fresh" if is_fresh else "", None if head is None else head.result.spec_fingerprint
+        if chain_run.result.spec_fingerprint != spec:
+            option, after = option or " --warm-up", next_slice(slice_grid(self.work.pipeline), until)
+            run = None if after is None else view.published_chain_run(after.slice_id)
+            if run is not None and run.result.spec_fingerprint == spec and run.result.state_before != EMPTY_STATE:
+                until = self.until[run.result.slice.slice_id]
+        return until, "" if run_before(view, change.slice) is None else option
 
     def _beyond(self, change: ChangedSlice) -> str:
         """Return why the pipeline file or a hold does not let the schedule propose a slice; empty if they do."""
@@ -379,17 +398,3 @@ def waits_for(work: RequestContext, view: LedgerView, request: Request) -> str |
     if request.kind is not RequestKind.RESTATEMENT or not request.is_complete or not is_overtaken(work, view, request):
         return None
     return next((name for name in not_in_upstream(work, view) if view.slices[name].start_ms == request.to_ms), None)
-
-
-def chain_ends(view: LedgerView, *, without: Collection[str] = ()) -> dict[str, Slice]:
-    """Return the last slice of the published chain of each published slice, or the last before one of `without`."""
-    ends: dict[str, Slice] = {}
-    after: Slice | None = None
-    for slice_id in reversed(list(view.published)):
-        slice_ = view.slices[slice_id]
-        goes_on = after is not None and after.start_ms == slice_.end_ms and after.slice_id not in without
-        run = None if after is None else view.runs.get(view.chain_run_id(view.published[after.slice_id]))
-        goes_on = goes_on and run is not None and not begins_chain(view, run)
-        ends[slice_id] = ends[after.slice_id] if goes_on and after is not None else slice_
-        after = slice_
-    return ends

@@ -362,10 +362,12 @@ def _in_words_of_the_command_line(gap: ChainGap) -> str:
         f"(hindcast publish {gap.pipeline} --request {request.request_id}). Otherwise replay"
         for request in gap.staged_by
     ]
+    nearest = gap.nearest.slice_id
+    where = f"the log begins at {start}" if gap.nearest == gap.log_start else f"slices before {nearest} are published"
     return (
-        f"{gap.why}; the log begins at {start}. {staged[-1] if staged else 'Replay'} from there (--from {start}), or "
-        f"begin a new chain at {first} with --fresh: windows of that chain do not contain earlier records. If earlier "
-        "records must never be replayed, set log.slice.first in the pipeline file"
+        f"{gap.why}; {where}. {staged[-1] if staged else 'Replay'} from {nearest} (--from {nearest}), or begin a new "
+        f"chain at {first} with --fresh: windows of that chain do not contain earlier records. If earlier records must "
+        "never be replayed, set log.slice.first in the pipeline file"
     )
 
 

@@ -8,7 +8,7 @@ from jobs.folding import first_lines
 from jobs.lake.log_match import Match
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.slices import show_ms, slice_grid
-from jobs.planning.assessing import OTHER_SPEC, Assessed, Restating, restate_rule
+from jobs.planning.assessing import Assessed, Restating, restate_rule
 from jobs.planning.changed_slices import in_words, named_spans
 from jobs.planning.published_spec import on_published_spec
 from jobs.planning.request_context import SHOWN_ID, RequestContext
@@ -39,12 +39,15 @@ class ToldChanges:
 
 def told_changes(work: RequestContext, view: LedgerView) -> ToldChanges:
     """Return the changed slices of a pipeline. An unreadable log is told; it raises nothing, and writes nothing."""
-    work, _ = on_published_spec(work, view)
-    return told(work, lambda: restating(work, view))
+    work, edits = on_published_spec(work, view)
+    return told(work, lambda: restating(work, view), is_edited=bool(edits))
 
 
-def told(work: RequestContext, find: Callable[[], Restating]) -> ToldChanges:
-    """Return what `find` finds, as people see it. If the log cannot be compared, the result tells why."""
+def told(work: RequestContext, find: Callable[[], Restating], *, is_edited: bool) -> ToldChanges:
+    """Return what `find` finds, as people see it. If the log cannot be compared, the result tells why.
+
+    `is_edited`: the pipeline file or the code has another spec than the published chain, so `hindcast run` is refused.
+    """
     try:
         restating = find()
     except (LogError, LedgerError, StoreError) as error:  # the log may be the table of another pipeline
@@ -52,13 +55,13 @@ def told(work: RequestContext, find: Callable[[], Restating]) -> ToldChanges:
     is_off = restate_rule(work).mode == "off"
     return ToldChanges(
         slices=tuple(change.slice.slice_id for change in restating.changed),
-        sentences=sentences(work, restating),
+        sentences=sentences(work, restating, is_edited=is_edited),
         waits=0 if is_off else sum(not assessed.is_settled for assessed in restating.assessed),
         request_id=None if restating.proposal is None else restating.proposal.request_id,
     )
 
 
-def sentences(work: RequestContext, restating: Restating) -> tuple[str, ...]:
+def sentences(work: RequestContext, restating: Restating, *, is_edited: bool = False) -> tuple[str, ...]:
     """Return what has changed in one sentence, and one for each group of slices: its request, or why there is none.
 
     Slices with the same request or reason share a sentence, so that a thousand changed slices have few sentences.
@@ -70,11 +73,11 @@ def sentences(work: RequestContext, restating: Restating) -> tuple[str, ...]:
         request_id = "" if assessed.request is None else assessed.request.request_id
         fate = request_id, assessed.why_not, assessed.until.slice_id, assessed.is_replayable
         groups.setdefault(fate, []).append(assessed)
-    fates = [_fate(work, group) for group in groups.values()]
+    fates = [_fate(work, group, is_edited=is_edited) for group in groups.values()]
     return in_words(work, restating.changed), *first_lines(fates)
 
 
-def _fate(work: RequestContext, group: Sequence[Assessed]) -> str:
+def _fate(work: RequestContext, group: Sequence[Assessed], *, is_edited: bool) -> str:
     first = group[0]
     which = named_spans([assessed.change.slice for assessed in group])
     if first.request is not None:
@@ -85,12 +88,13 @@ def _fate(work: RequestContext, group: Sequence[Assessed]) -> str:
     why = f"{which}: not proposed, because {first.why_not}"
     if not first.is_replayable:
         return why
+    if is_edited:
+        return f"{why}. `hindcast run` uses the pipeline file, which has another spec: adopt it first, or restore it"
     to = show_ms(slice_grid(work.pipeline), first.until.end_ms)
-    of_range = f"{work.pipeline.name} --from {first.change.slice.slice_id} --to {to}"
+    of_range = f"{work.pipeline.name} --from {first.change.slice.slice_id} --to {to}{first.option}"
     verify = f"`hindcast plan {of_range} --verify` compares the records"
     if first.change.match is Match.UNKNOWN:
         return f"{why}: {verify}"
     if first.change.is_of_other_table and not first.is_declined:
         why = f"{why}: {verify}"
-    warm_up = " --warm-up" if first.why_not == OTHER_SPEC else ""
-    return f"{why}. To restate {'it' if len(group) == 1 else 'them'}: hindcast run {of_range}{warm_up}"
+    return f"{why}. To restate {'it' if len(group) == 1 else 'them'}: hindcast run {of_range}"

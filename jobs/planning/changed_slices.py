@@ -14,6 +14,7 @@ from cachetools import LRUCache, cached
 
 from jobs.folding import first_lines, fold, spans
 from jobs.lake.log_cut import Cut
+from jobs.lake.log_files import OTHER_HISTORY
 from jobs.lake.log_look import log_slices, touched_since
 from jobs.lake.log_match import Match, match_input
 from jobs.lake.log_version import LogTip, commit_digest
@@ -29,6 +30,7 @@ from jobs.plain_text import counted
 from jobs.planning.request_context import RequestContext
 from jobs.reading.log_places import log_place
 from jobs.runs import LogCoordinates, Slice
+from windowlib.errors import LogError
 
 WRITE_AFTER: Final = 20
 """A look that found nothing new is written into the ledger after so many commits."""
@@ -107,6 +109,8 @@ def _looked(work: RequestContext, view: LedgerView, tip: LogTip, *, seen: Mappin
     runs = {brief.slice_id: run_id for run_id, brief in seen.items()}
     base = view.look if view.look is not None and _is_of(view.look, tip) else None
     published = [view.slices[slice_id] for slice_id in runs]
+    if base is None and view.look is not None:
+        _refuse_other_history(work, view.look, tip)
     touched = None if base is None else _touched(work, tip, base, published=published)
     if base is None or touched is None:
         return _with(work, view, tip, runs=runs, suspects=published, kept={})
@@ -138,6 +142,16 @@ def _is_of(look: Look, tip: LogTip) -> bool:
     if look.version == tip.version:
         return look.commit == tip.commit
     return look.version < tip.version and look.commit == commit_digest(tip.files, look.version)
+
+
+def _refuse_other_history(work: RequestContext, look: Look, tip: LogTip) -> None:
+    """Raise a LogError if the commit that a look saw last was replaced: its version is of another history now."""
+    commit, place = commit_digest(tip.files, look.version), log_place(work.lake, work.pipeline)
+    if commit and commit != look.commit and place.open().table_id == look.table_id:
+        raise LogError(
+            f"commit {look.version} of event log {place.uri} is not the one that an earlier look at the log has read. "
+            f"{OTHER_HISTORY}"
+        )
 
 
 def _touched(work: RequestContext, tip: LogTip, base: Look, *, published: Sequence[Slice]) -> Mapping[str, int] | None:
@@ -236,7 +250,7 @@ def in_words(work: RequestContext, changed: Sequence[ChangedSlice]) -> str:
     words = (
         f"{counted(len(changed), f'published {noun}')} changed: {named}, {counted(then, 'record')} then, {now:,} now"
     )
-    emptied = [change.slice for change in changed if change.records_then and not change.now.records]
+    emptied = [change.slice for change in changed if change.records_then and not (change.now.records or change.removed)]
     if emptied:
         words += f"; a replay publishes {counted(len(emptied), noun)} without a record: {named_spans(emptied)}"
     accepted = told_together((change.slice.slice_id, change.accepted) for change in changed)

@@ -83,7 +83,7 @@ def event_times(pipeline: Pipeline, log: LogVersion, slices: Sequence[Slice]) ->
     """Return the event times of those of the slices that have records, in the order of the slices.
 
     Raises:
-        LogError: the log is damaged, or has records without a slice.
+        LogError: the log is damaged.
     """
     column = pipeline.log.event_time
     spans = time_spans(log, column.column, unit=None if column.unit is None else column.unit.value)

@@ -4,6 +4,7 @@ The ledger stores the pipeline of each request, and not the code of its function
 upgrade of Hindcast that computes other rows or refuses the spec, it is lost: nothing may be computed in its name.
 """
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Final
 
@@ -11,10 +12,11 @@ from jobs.engine.fingerprints import spec_fingerprint
 from jobs.ledger.view import LedgerView, Request, RequestKind
 from jobs.pipeline.models.log import LogGrammar, SliceGrammar
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.planning.chains import CODE_CHANGED, adoption
+from jobs.planning.chains import CODE_CHANGED, adoption, begins_chain
 from jobs.planning.request_context import RequestContext, stored_pipeline
 from jobs.planning.spec_changes import fingerprint_now, in_one_sentence, spec_changes
 from jobs.reading.log_places import log_place
+from jobs.runs import Slice
 from windowlib.errors import HindcastError, RequestError, SpecError
 
 LOST: Final = "a function or Hindcast itself has changed since it was opened"
@@ -135,3 +137,17 @@ def on_published_spec(work: RequestContext, view: LedgerView | None = None) -> t
         f"{adoption(work.pipeline)}"
     )
     return replace(work, pipeline=stored.model_copy(update={"log": _log(stored, work.pipeline), **rules})), (warning,)
+
+
+def chain_ends(view: LedgerView, *, without: Collection[str] = ()) -> dict[str, Slice]:
+    """Return the last slice of the published chain of each published slice, or the last before one of `without`."""
+    ends: dict[str, Slice] = {}
+    after: Slice | None = None
+    for slice_id in reversed(list(view.published)):
+        slice_ = view.slices[slice_id]
+        goes_on = after is not None and after.start_ms == slice_.end_ms and after.slice_id not in without
+        run = None if after is None else view.runs.get(view.chain_run_id(view.published[after.slice_id]))
+        goes_on = goes_on and run is not None and not begins_chain(view, run)
+        ends[slice_id] = ends[after.slice_id] if goes_on and after is not None else slice_
+        after = slice_
+    return ends

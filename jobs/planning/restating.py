@@ -19,14 +19,13 @@ from jobs.planning.assessing import (
     Assessed,
     Restating,
     assess,
-    chain_ends,
     is_for,
     is_wanted,
     restate_rule,
     waits_for,
 )
 from jobs.planning.changed_slices import ChangedSlice, changed_slices, in_words, look_at_log
-from jobs.planning.published_spec import LOST, why_not_replayed
+from jobs.planning.published_spec import LOST, chain_ends, why_not_replayed
 from jobs.planning.request_context import (
     Asked,
     RequestContext,

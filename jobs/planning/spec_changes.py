@@ -38,12 +38,9 @@ def spec_changes(before: Pipeline, after: Pipeline, *, spec: str | None = None) 
     return (*changes, _OF_CODE) if is_of_code else changes
 
 
-def firing_keys(changes: Sequence[str]) -> list[str]:
-    """Return the changed keys that decide which windows there are, when they fire, and what their panes have.
-
-    Where code has changed, the last text tells that.
-    """
-    return [change.partition(": ")[0] for change in changes if change.startswith(_OF_FIRING)]
+def _of_firing(changes: Sequence[str]) -> list[str]:
+    """Return the changes that decide which windows there are, when they fire, and what their panes have."""
+    return [change for change in changes if change.startswith(_OF_FIRING)]
 
 
 def may_fire_otherwise(before: Pipeline, after: Pipeline, *, spec: str) -> bool:
@@ -51,7 +48,7 @@ def may_fire_otherwise(before: Pipeline, after: Pipeline, *, spec: str) -> bool:
 
     `spec` is the fingerprint with which `before` was computed.
     """
-    return bool(firing_keys(spec_changes(before, after, spec=spec)) or after.functions())
+    return bool(_of_firing(spec_changes(before, after, spec=spec)) or after.functions())
 
 
 def border_warning(changes: Sequence[str], *, first: Slice, published: Slice) -> str | None:
@@ -59,10 +56,10 @@ def border_warning(changes: Sequence[str], *, first: Slice, published: Slice) ->
 
     Slices before `first` keep the panes of the old spec. The new chain does not publish the panes that it fires there.
     """
-    keys = firing_keys(changes)
-    if not keys or first.start_ms <= published.start_ms:
+    firing = _of_firing(changes)
+    if not firing or first.start_ms <= published.start_ms:
         return None
-    what = ", ".join("the change of code" if key == _OF_CODE else key for key in keys)
+    what = ", ".join("the change of code" if change == _OF_CODE else change.partition(": ")[0] for change in firing)
     return (
         f"{what} may change when windows fire, what their panes have, or which windows there are. The "
         f"slices before {first.slice_id} keep their panes, so readers may see records of windows that are open "

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobs.engine.fingerprints import run_id
-from jobs.replay.chunk.checkpoint_forms import full_checkpoints, stored_sums
 from jobs.replay.chunk.chunk_run import ChunkRun
 from jobs.replay.chunk.slice_runs import SliceRun
 from jobs.replay.chunk.tallies import CLOCK, FATES, ROWS, ChunkTallies, Sums, state_fingerprint
@@ -14,6 +13,7 @@ from jobs.replay.pinned import Pinned
 from jobs.replay.stages.run_chunk import run_chunk
 from jobs.runs import CheckpointPart
 from jobs.spark.lazy_session import LazySession
+from windowlib.execution.state_changes import CHANGED, KEPT, PARTIAL
 from windowlib.records import tables
 from windowlib.records.row_ids import IdSum
 
@@ -115,3 +115,23 @@ def _slice_runs(
         )
         state = after
     return tuple(runs)
+
+
+def full_checkpoints(counted: Sums, slices: int) -> tuple[bool, ...]:
+    """Return for each slice whether the tasks of all buckets emitted their whole state."""
+    return tuple((number, PARTIAL, KEPT) not in counted for number in range(slices))
+
+
+def stored_sums(counted: Sums, is_full: tuple[bool, ...]) -> Sums:
+    """Return what the tasks counted, with the rows of checkpoint tables as they will be stored."""
+    sums: Sums = {}
+    for (number, equation, term), ids in counted.items():
+        stored = {
+            CHANGED: term != tables.STATE_REMOVALS or not is_full[number],
+            KEPT: is_full[number],
+            PARTIAL: False,
+        }
+        if stored.get(equation, True):
+            place = number, ROWS if equation in stored else equation, term
+            sums.setdefault(place, IdSum()).merge(ids)
+    return sums

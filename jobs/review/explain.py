@@ -6,17 +6,20 @@ other record of a replayed slice is in windows: windows that fired are in window
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from jobs.engine.fingerprints import relevant_document
 from jobs.lake.lake import Lake
+from jobs.lake.log_match import Match, match_input
 from jobs.lake.store import attempts_dataset
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.files import pipeline_document
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import show_instant
 from jobs.plain_text import counted
+from jobs.planning.log_state import read_log_state
 from jobs.planning.spec_changes import in_one_sentence, spec_changes
 from jobs.reading.plain_values import plain, rows_of
 from jobs.reading.published import HIDDEN
@@ -25,9 +28,8 @@ from jobs.reading.stored_tables import spec_of
 from jobs.review.explain_rows import Fate, duplicate, invalid, late, some, unassigned
 from jobs.review.explain_windows import RecordWindows, record_time, windows_of
 from jobs.review.log_search import LogRecord, records_of
-from jobs.review.seen_records import has_read
 from windowlib.columnar.undecodable import readable
-from windowlib.errors import LogError, RequestError
+from windowlib.errors import LogError, RequestError, SpecError
 from windowlib.records.tables import DUPLICATE_RECORDS, INVALID_RECORDS, LATE_RECORDS, ROW_ID, UNASSIGNED_RECORDS
 
 _HEXADECIMAL = re.compile(r"[0-9a-fA-F]{1,16}")  # fewer digits: without leading zeros, as older runs stored them
@@ -357,3 +359,36 @@ def _no_windows_text(pipeline: Pipeline) -> str:
     if pipeline.windows.is_unbounded:
         return "The windows have no bounds in time, so the tables do not show in which panes of this key it is"
     return "They were merged into other windows, or closed without a firing"
+
+
+def has_read(
+    lake: Lake, pipeline: Pipeline, record: LogRecord, *, record_id: str, run: StagedRun, view: LedgerView
+) -> bool | None:
+    """Return whether a run of the record's slice has read it. None: the slice has changed, and nothing tells.
+
+    If the Delta log shows a change of the slice, the record is looked up in the version of the log that the run read.
+    """
+    slice_ = run.result.slice
+    with suppress(LogError):  # a slice with a DELETE that nobody has accepted has changed
+        now = read_log_state(pipeline, lake, [slice_], view=view).coordinates[slice_.slice_id]
+        if match_input(run.sightings, now) is Match.SAME:
+            return True
+    then = max((sighting.log for sighting in run.sightings if sighting.is_equal), key=lambda log: log.version)
+    if then.table_id != record.log.table_id:
+        return None
+    only = frozenset([slice_.slice_id])
+    try:
+        earlier = records_of(lake, pipeline, record_id, view=view, only=only, version=then.version)
+    except RequestError:
+        return False
+    except (LogError, SpecError):  # the version is gone, or lacks columns
+        return None
+    known = earlier[0].values.keys() & record.values.keys()  # columns may have been added since
+
+    def equal(records: Sequence[LogRecord]) -> int:
+        return sum(all(repr(own.values[name]) == repr(record.values[name]) for name in known) for own in records)
+
+    read = equal(earlier)
+    if not read:
+        return False
+    return True if read >= equal(records_of(lake, pipeline, record_id, view=view, only=only)) else None

@@ -2,6 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -24,7 +25,7 @@ from jobs.plain_text import counted
 from jobs.reading.log_places import log_place
 from jobs.reading.plain_values import column_values
 from jobs.runs import Slice
-from windowlib.errors import RequestError
+from windowlib.errors import LogError, RequestError
 
 
 def _whole_ms(value: object) -> str:
@@ -36,7 +37,7 @@ def slice_finder(pipeline: Pipeline, view: LedgerView) -> Callable[[Mapping[str,
     """Return a function: the columns of a record or of a file -> its slice. Those of the partition are enough.
 
     It is the slice that readers see, which an earlier `log.slice` may have cut, otherwise that of the pipeline. The
-    function raises RequestError if the slices are those of commits.
+    function raises RequestError if the slices are those of commits, and LogError if the columns name no slice.
     """
     by, grid = pipeline.log.slice, slice_grid(pipeline)
     cut = Cut(uri=pipeline.log.table, by=by, slices=())
@@ -48,7 +49,14 @@ def slice_finder(pipeline: Pipeline, view: LedgerView) -> Callable[[Mapping[str,
                 f"the log of pipeline {pipeline.name} is cut into slices by its commits, so a record alone does not "
                 "tell its slice; late, unassigned and invalid records are found by their hash"
             )
-        at_ms = cut.instant_ms(slice_value({name: _whole_ms(values[name]) for name in by.columns}, by.columns) or "")
+        own = {name: None if values[name] is None else _whole_ms(values[name]) for name in by.columns}
+        value = slice_value(own, by.columns)
+        if value is None:
+            raise LogError(
+                f"the record belongs to no slice, because its {' or '.join(map(repr, by.columns))} is null. "
+                f"`hindcast status {pipeline.name}` tells what to do"
+            )
+        at_ms = cut.instant_ms(value)
         place = bisect_right(published, at_ms, key=lambda slice_: slice_.start_ms) - 1
         is_seen = place >= 0 and at_ms < published[place].end_ms
         return published[place] if is_seen else slice_at(grid, at_ms)
@@ -153,11 +161,12 @@ def log_search(
     digests = cache(lambda slice_id: StoredDigests.of(known.file_digests(log.table_id, slice_id)))
 
     def search(file: DataFile, place: str, partition: Mapping[str, Any]) -> CoveredFile | None:
-        columns = pipeline.log.slice.columns
-        has_slice = bool(columns) and all(partition.get(name) is not None for name in columns)
-        slice_id = slice_of(partition).slice_id if has_slice else "none"
-        if only is not None and has_slice and slice_id not in only:
-            return None
+        slice_id, columns = "none", pipeline.log.slice.columns
+        if columns and {*columns} <= partition.keys():
+            with suppress(LogError):  # its records belong to no slice
+                slice_id = slice_of(partition).slice_id
+                if only is not None and slice_id not in only:
+                    return None
         stored = digests(slice_id).of_path(file.digest_name)
         return CoveredFile(
             uri=log.uri, path=file.path, place=place, owner=f"slice {slice_id}", way_on=REWRITE, stored=stored

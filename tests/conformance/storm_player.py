@@ -12,9 +12,9 @@ from windowlib.errors import InvariantBroken, SpecError
 from windowlib.functions.window_functions import Place, ProcessContext, ProcessFunction
 from windowlib.records.records import Late, Pane, Record
 from windowlib.storm.firing import StormContext
-from windowlib.storm.generator import StreamWatermarks
 from windowlib.storm.profiles import STORM
 from windowlib.storm.spec import CountLength, Length, StormSpec, TimeLength
+from windowlib.storm.stream_time import StreamWatermarks
 
 
 class Lists(ProcessFunction):

@@ -20,7 +20,7 @@ from jobs.lake.arrow_sql import query
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.reading.published import PublishedView, published_sql, quote_duckdb
 from jobs.replay.chunk.bucket_plan import ChunkTables
-from jobs.replay.chunk.checkpoint_forms import full_checkpoints, stored_sums
+from jobs.replay.computed import full_checkpoints, stored_sums
 from jobs.replay.equations import READ, Audit
 from tests.support.bucket_feed import (
     BucketResult,

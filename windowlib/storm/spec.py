@@ -9,7 +9,6 @@ from windowlib.functions.window_functions import Aggregates, WindowFunction, pro
 from windowlib.keyed.state_rules import StateRules
 from windowlib.keyed.timers import STALE_MAX, KeyGroupRange
 from windowlib.storm.firing import Windows
-from windowlib.storm.generator import StreamWatermarks
 from windowlib.storm.manager import COMPACT_EVERY, Policies
 from windowlib.storm.policies import (
     CountEviction,
@@ -26,7 +25,7 @@ from windowlib.storm.policies import (
 from windowlib.storm.profiles import STRICT, StormProfile
 from windowlib.storm.reasons import AFTER_ITS_WINDOW, BEHIND_STOP, BETWEEN_WINDOWS, OUT_OF_ORDER
 from windowlib.storm.storm_operator import StormOperator
-from windowlib.storm.stream_time import StreamTime
+from windowlib.storm.stream_time import StreamTime, StreamWatermarks
 from windowlib.watermarks.timeline import ALL_SOURCES
 
 

@@ -34,8 +34,7 @@ from jobs.pipeline.models.kafka import with_kafka_sources
 from jobs.pipeline.models.log import PIPELINE_NAME, LogGrammar
 from jobs.pipeline.models.process import AggregateGrammar, ProcessGrammar
 from jobs.pipeline.models.publish import PublishGrammar
-from jobs.pipeline.models.repair import RepairGrammar
-from jobs.pipeline.models.restate import RestateGrammar
+from jobs.pipeline.models.restate import RepairGrammar, RestateGrammar
 from jobs.pipeline.models.retention import RetentionGrammar
 from jobs.pipeline.models.schedule import ScheduleGrammar
 from jobs.pipeline.models.suggestions import did_you_mean
@@ -200,10 +199,11 @@ class Pipeline(GrammarModel):
         if self.repair is None or self.repair.mode == "off" or is_stored(info):
             return self
         windows = self.windows
-        if windows is None or windows.is_unbounded or windows.is_processing_time or self.front_end is not None:
+        if windows is None or windows.is_processing_time or not self.may_have_restart_point:
             raise ValueError(
-                "repair needs windows that end by event time and allow late records: tumbling, sliding, session or "
-                "dynamic_session, without time: processing; leave repair out"
+                "repair needs windows that end by event time and allow late records: tumbling, sliding or session, "
+                "without time: processing, stagger: natural, a gap for each record and state of a function; leave "
+                "repair out"
             )
         return self
 

@@ -305,7 +305,8 @@ class WindowsGrammar(Choice):
         """Whether windows end at a time that follows from their records alone, so that a chain may begin later."""
         if self.tumbling is not None:
             return self.tumbling.stagger.by != "natural"
-        return self.sliding is not None or (self.session is not None and self.time == "event")
+        has_fixed_gap = self.session is not None and self.session.gap.fixed_ms is not None
+        return self.sliding is not None or (has_fixed_gap and self.time == "event")
 
     @property
     def needs_clock(self) -> bool:

@@ -5,14 +5,13 @@ from dataclasses import dataclass
 
 from expectations.formatting import instant
 from jobs.ledger.view import LedgerView, Request, StagedRun
-from jobs.plain_text import counted
 from jobs.review.pages.check_history import CheckPast, check_pasts
 from jobs.review.pages.row_pages import counts_by_table
 from jobs.review.report.checks import demanded, found_by
 from jobs.review.report.commands import Command, rerun_line, show_line, waive_line
 from jobs.review.report.model import Status, status_of
-from jobs.review.report.rows import ReportRows
-from jobs.runs import VERDICTS, CheckResult, Counts, Slice, Verdict
+from jobs.review.report.rows import ReportRows, provenance
+from jobs.runs import VERDICTS, CheckResult, Slice, Verdict
 from windowlib.errors import RequestError
 from windowlib.records.tables import (
     DUPLICATE_RECORDS,
@@ -26,24 +25,13 @@ from windowlib.records.tables import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunLine:
-    """One run of the slice. `is_shown` is the run that the page is about; `is_published` the one that readers see.
+    """One run of the slice. `is_shown` is the run that the page is about; `is_published` the one that readers see."""
 
-    `is_candidate`: a candidate has staged it.
-    """
-
-    run_id: str
-    attempt_id: str
-    request_id: str
-    who: str
-    staged: str
+    run: StagedRun
+    request: Request | None
     status: Status
-    counts: Counts
-    seconds: float
     is_published: bool
     is_shown: bool
-    waived_by: str | None
-    waiver: str | None
-    is_candidate: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +135,7 @@ def slice_page(
         lost=tuple(_lost(view, slice_.slice_id, {run.result.attempt_id for run in runs})),
         checks=check_lines(view, shown),
         tables=_tables(shown),
-        provenance=_provenance(shown),
+        provenance={} if shown is None else provenance(shown),
         commands=_commands(rows, slice_, shown),
         before=ids[place - 1] if place else None,
         after=ids[place + 1] if place is not None and place + 1 < len(ids) else None,
@@ -155,22 +143,13 @@ def slice_page(
 
 
 def _run_line(run: StagedRun, view: LedgerView, shown: StagedRun | None) -> RunLine:
-    result, request = run.result, view.requests.get(run.request_id)
-    seen = view.published.get(result.slice.slice_id)
+    seen = view.published.get(run.result.slice.slice_id)
     return RunLine(
-        run_id=result.run_id,
-        attempt_id=result.attempt_id,
-        request_id=run.request_id,
-        who=request.who if request else "",
-        staged=instant(run.at_ms),
+        run=run,
+        request=view.requests.get(run.request_id),
         status=status_of(run, seen=seen),
-        counts=result.counts,
-        seconds=result.seconds,
-        is_published=result.run_id == seen,
-        is_shown=shown is not None and shown.result.run_id == result.run_id,
-        waived_by=run.waiver.who if run.waiver else None,
-        waiver=run.waiver.reason if run.waiver else None,
-        is_candidate=request is not None and request.is_candidate,
+        is_published=run.result.run_id == seen,
+        is_shown=shown is not None and shown.result.run_id == run.result.run_id,
     )
 
 
@@ -246,35 +225,6 @@ def _tables(run: StagedRun | None) -> tuple[TableLine, ...]:
         return ()
     known = counts_by_table(run.result.counts)
     return tuple(TableLine(name=name, title=table_title(name), count=known.get(name)) for name in row_tables(run))
-
-
-def _provenance(run: StagedRun | None) -> Mapping[str, str]:
-    """Return where a run comes from: everything that determines it, and its coordinates."""
-    if run is None:
-        return {}
-    result, log = run.result, run.result.log
-    commits = "none" if not log.commits else ", ".join(map(str, log.commits[:20])) + (" …" if log.commits[20:] else "")
-    earlier = result.checkpoint.earlier
-    return {
-        "run": result.run_id,
-        "attempt": result.attempt_id,
-        "spec": result.spec_fingerprint,
-        "input": result.input_fingerprint,
-        "state before": result.state_before,
-        "state after": result.state_after,
-        "log": f"{log.named_version} of table {log.table_id}",
-        "commits of the slice": commits,
-        "files and records": ", ".join(
-            (counted(log.files, "file"), counted(log.records, "record"), counted(log.bytes, "byte"))
-        ),
-        "watermark after": "none" if result.watermark_ms is None else instant(result.watermark_ms),
-        "checkpoint": "full"
-        if not earlier
-        else f"the changes after {earlier[-1].slice_id}, in {counted(len(earlier) + 1, 'part')}",
-        "checks": run.checks_fingerprint or "none",
-        "ledger": f"staged in version {run.seq}{', to begin a chain' if run.is_chain_start else ''}",
-        **{f"rows of {table}": digest for table, digest in sorted(result.digests.items())},
-    }
 
 
 def _commands(rows: ReportRows, slice_: Slice, run: StagedRun | None) -> tuple[Command, ...]:

@@ -13,7 +13,7 @@ from jobs.ledger.view import StagedRun
 from jobs.plain_text import counted, with_capital
 from jobs.review.report.checks import CheckTrend, Held, cards, counted_facts, trends, unseen_facts
 from jobs.review.report.commands import Command, bound_text, commands
-from jobs.review.report.rows import LATE_EDGES_MS, ReportRows
+from jobs.review.report.rows import LATE_EDGES_MS, ReportRows, provenance
 from jobs.runs import Counts, Slice, Verdict, optional_fates
 
 DASH = "\N{EN DASH}"
@@ -122,7 +122,7 @@ class SliceLine:
     @property
     def about(self) -> str:
         """The text for the pointer on the id of the run: how it came about."""
-        return "" if self.run is None else "; ".join(f"{name} {value}" for name, value in _origin(self.run).items())
+        return "" if self.run is None else "; ".join(map(" ".join, provenance(self.run, digits=SHORT).items()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -355,29 +355,6 @@ def _late(rows: ReportRows) -> LateSummary | None:
         median_ms=round(median(late.median_ms for late in late_rows.values())),
         classes=tuple(zip(labels, totals, strict=True)),
     )
-
-
-def _origin(run: StagedRun) -> Mapping[str, str]:
-    """Return the fingerprints, digests and coordinates of a run as short texts, to find differences between runs."""
-    result, log = run.result, run.result.log
-    earlier = result.checkpoint.earlier
-    commits = "none" if not log.commits else f"{log.commits[0]} to {log.commits[-1]}"
-    return {
-        "run": result.run_id,
-        "spec": result.spec_fingerprint[:SHORT],
-        "input": result.input_fingerprint[:SHORT],
-        "state": f"{result.state_before[:SHORT]} to {result.state_after[:SHORT]}",
-        "checkpoint": f"the changes after {earlier[-1].slice_id}, in {counted(len(earlier) + 1, 'part')}"
-        if earlier
-        else "full",
-        "log": f"{log.named_version}, commits {commits}, {counted(log.files, 'file')} of table {log.table_id[:SHORT]}",
-        "watermark": "none" if result.watermark_ms is None else str(result.watermark_ms),
-        "seconds": f"{result.seconds:.1f}",
-        "staged": f"in ledger version {run.seq}{', to begin a chain' if run.is_chain_start else ''}",
-        "checks": f"{(run.checks_fingerprint or 'none')[:SHORT]} of attempt {run.checks_attempt_id[:SHORT]}",
-        "digests": ", ".join(f"{table} {digest[:SHORT]}" for table, digest in sorted(result.digests.items())),
-        **{name: text[:SHORT] for name, text in sorted(result.extras.items())},
-    }
 
 
 def at_a_glance(counts: Counts) -> str:

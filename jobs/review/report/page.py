@@ -5,20 +5,22 @@ import hashlib
 import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, PackageLoader
-from markupsafe import Markup
+from jinja2 import BaseLoader, Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from expectations.formatting import duration, instant
+from jobs.comparing.compare import Comparison, compare
 from jobs.comparing.differences import number, percent
-from jobs.plain_text import agreeing, counted
-from jobs.review.compared import Compared, sample_lines
+from jobs.comparing.views import Sides, changes_something, request_sides
+from jobs.plain_text import agreeing, counted, escaped, escaped_lines, with_capital
+from jobs.review.compared import CHEAP_ROWS, MEMORY, Compared, compared, rows_to_read, sample_lines
 from jobs.review.report.checks import CheckTrend, Held
 from jobs.review.report.commands import bound_text, diff_line
-from jobs.review.report.environment import template_environment
 from jobs.review.report.model import DASH, MAX_REQUESTS, ReportModel, Status, build_model, share_text
 from jobs.review.report.rows import ReportRows
 from jobs.review.report.slice_calendar import months, strips
@@ -26,13 +28,53 @@ from jobs.review.report.style import report_style
 from jobs.review.report.svg import overview, share_bar, slices_per_bar, sparkline, stacked_bar, verdict_strip
 from jobs.runs import Verdict, by_fate
 from jobs.storage import file_system, is_remote
-from windowlib.errors import RequestError
+from windowlib.errors import HindcastError, RequestError
 
 if TYPE_CHECKING:
+    from jobs.comparing.differences import Differences
     from jobs.lake.lake import Lake
-    from jobs.ledger.view import Request
+    from jobs.ledger.view import LedgerView, Request
     from jobs.pipeline.models.pipeline import Pipeline
-    from jobs.review.report.differences import RequestDifferences
+
+
+SAMPLES = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestDifferences:
+    """What a request would change. `problem` is the error if the views cannot be compared."""
+
+    request_id: str
+    compared: Compared
+    problem: str | None = None
+
+
+def newest_differences(
+    lake: "Lake", pipeline: str, view: "LedgerView", *, most_rows: int = CHEAP_ROWS
+) -> RequestDifferences | None:
+    """Return what the newest open request would change for readers; None if no open request would change anything.
+
+    A candidate is compared only if there is no other request.
+
+    If the views differ in more than `most_rows` rows, they are not compared. A comparison that fails does not fail the
+    report: the report then tells the problem.
+    """
+    requests = [request for request in view.open_requests() if changes_something(view, request)]
+    request = max(requests, key=lambda request: (not request.is_candidate, request.opened_seq), default=None)
+    if request is None:
+        return None
+    sides, problem = request_sides(view, request.request_id), None
+    differences: Differences | None = None
+    try:
+        differences = _compared_now(lake, pipeline, sides) if rows_to_read(sides) <= most_rows else None
+    except HindcastError as error:
+        problem = str(error)
+    return RequestDifferences(request_id=request.request_id, compared=compared(sides, differences), problem=problem)
+
+
+def _compared_now(lake: "Lake", pipeline: str, sides: Sides) -> "Differences":
+    return compare(lake, pipeline, sides, options=Comparison(samples=SAMPLES, limits=MEMORY))
+
 
 _MAX_NAMED = 6
 _SYMBOLS = {Verdict.PASS: "✓", Verdict.WARN: "!", Verdict.FAIL: "✕", Verdict.ERROR: "?"}
@@ -57,7 +99,6 @@ def write_report(lake: "Lake", pipeline: "Pipeline", path: Path | None = None) -
         StoreError: the late records cannot be read, or differ from those that were written.
     """
     from jobs.review.report.collect import collect_view, newest_view
-    from jobs.review.report.differences import newest_differences
 
     view = newest_view(lake, pipeline)
     model = build_model(collect_view(lake, pipeline, view))
@@ -233,3 +274,26 @@ def _slice_list(slice_ids: Sequence[str]) -> str:
     if len(slice_ids) <= _MAX_NAMED:
         return ", ".join(slice_ids) or "nothing"
     return f"{counted(len(slice_ids), 'slice')}, from {slice_ids[0]} to {slice_ids[-1]}, the last one included"
+
+
+MAX_TEXT = 2_000
+
+
+def template_environment(loader: BaseLoader) -> Environment:
+    """Return an environment. Autoescape is always on, because Jinja's choice by suffix misses `.j2`."""
+    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, finalize=_shown)
+    made.filters["lines"] = _lines
+    made.filters["sentence"] = with_capital
+    return made
+
+
+def _shown(value: object) -> object:
+    """Return a printed value: texts with control and direction characters escaped, and cut if they are very long."""
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return escaped(value if len(value) <= MAX_TEXT else f"{value[:MAX_TEXT]}… ({len(value):,} characters)")
+    return value
+
+
+def _lines(value: str) -> Markup:
+    """Return a text of several lines, such as an error, with its line breaks."""
+    return Markup("<br>").join(escape(line) for line in escaped_lines(value[: 10 * MAX_TEXT]).split("\n"))

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from expectations.formatting import instant
+from jobs.plain_text import counted
 from jobs.runs import Slice
 
 if TYPE_CHECKING:
@@ -63,3 +65,40 @@ class ReportRows:
     failing: "tuple[StagedRun, ...]" = ()
     hold: str = ""
     effects: Mapping[str, str] = field(default_factory=dict)
+
+
+def provenance(run: "StagedRun", *, digits: int | None = None) -> Mapping[str, str]:
+    """Return where a run comes from: everything that determines it, and its coordinates.
+
+    `digits` of each hash and id are shown; None: all.
+    """
+    result, log = run.result, run.result.log
+    commits = "none" if not log.commits else ", ".join(map(str, log.commits[:20])) + (" …" if log.commits[20:] else "")
+    earlier = result.checkpoint.earlier
+    hashes = {
+        "run": result.run_id,
+        "attempt": result.attempt_id,
+        "spec": result.spec_fingerprint,
+        "input": result.input_fingerprint,
+        "state before": result.state_before,
+        "state after": result.state_after,
+        "checks": run.checks_fingerprint or "none",
+        "attempt of the checks": run.checks_attempt_id,
+        **{f"rows of {table}": digest for table, digest in sorted(result.digests.items())},
+        **{
+            name.replace("_", " "): text for name, text in sorted(result.extras.items()) if name != "checks_fingerprint"
+        },
+    }
+    return {name: text[:digits] for name, text in hashes.items()} | {
+        "log": f"{log.named_version} of table {log.table_id[:digits]}",
+        "commits of the slice": commits,
+        "files and records": ", ".join(
+            (counted(log.files, "file"), counted(log.records, "record"), counted(log.bytes, "byte"))
+        ),
+        "watermark after": "none" if result.watermark_ms is None else instant(result.watermark_ms),
+        "checkpoint": "full"
+        if not earlier
+        else f"the changes after {earlier[-1].slice_id}, in {counted(len(earlier) + 1, 'part')}",
+        "seconds": f"{result.seconds:.1f}",
+        "ledger": f"staged in version {run.seq}{', to begin a chain' if run.is_chain_start else ''}",
+    }

@@ -8,20 +8,23 @@ from typing import Any, Final
 
 from jobs.lake.lake import Lake
 from jobs.lake.store import table_columns
+from jobs.ledger.seen_log import known_log
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import show_instant
 from jobs.plain_text import agreeing, counted
+from jobs.planning.event_times import event_times
+from jobs.reading.log_places import log_place
 from jobs.reading.plain_values import plain, rows_of
 from jobs.reading.stored_rows import run_attempt
 from jobs.review.explain_windows import open_windows
 from jobs.review.window.chain import Chain
 from jobs.review.window.operator_walk import Bounds, WindowRecord
 from jobs.review.window.slice_replay import Reading, SliceReplay
-from jobs.review.window.slices_to_read import slices_with_records
 from jobs.review.window.stored_panes import StoredPanes, content_of, seen_by_readers
 from jobs.review.window.told_window import WindowExplanation, WindowPane
 from jobs.review.window.wanted import Key, WantedWindow, bounds_text, fixed_end
+from jobs.runs import Slice
 from windowlib.bounds import MAX_TIMESTAMP_MS
 from windowlib.errors import RequestError
 from windowlib.records.column_types import Node
@@ -302,3 +305,24 @@ def _differences(panes: Iterable[WindowPane]) -> Iterator[str]:
             f"give, and {counted(missing, 'row')} that it gives and that {agreeing(missing, 'are')} not stored. The "
             "log, the spec or the rows have changed since; `hindcast verify` and `hindcast plan --verify` tell which."
         )
+
+
+def slices_with_records(
+    lake: Lake, pipeline: Pipeline, window: WantedWindow, *, slices: Sequence[Slice], view: LedgerView
+) -> frozenset[str]:
+    """Return the slices that may have records of a window: all whose files do not show that they have none.
+
+    Raises:
+        LogError: the log cannot be read.
+    """
+    if pipeline.windows is not None and pipeline.windows.is_processing_time:
+        # At the end of a slice, its clock is at that end.
+        near = (slice_ for slice_ in slices if slice_.start_ms <= window.end_ms and slice_.end_ms >= window.start_ms)
+        return frozenset(slice_.slice_id for slice_ in near)
+    log = log_place(lake, pipeline).open()
+    log.log_files(stored=known_log(view, slices).stored_in_log(log.table_id))
+    return frozenset(
+        times.slice.slice_id
+        for times in event_times(pipeline, log, slices)
+        if times.may_have(window.start_ms, window.end_ms)
+    )

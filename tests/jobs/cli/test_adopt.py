@@ -202,19 +202,53 @@ def test_a_repair_is_shown_made_and_gone(published: Shell) -> None:
         assert published.json("repair", "sales", what) == published.json("repair", "sales")
 
 
-def test_a_run_that_ends_a_repair_tells_it_and_its_plan_warns(shell: Shell) -> None:
+APPENDED = {"{by: day}": "{by: day}\n  order: appended"}
+
+
+def append_again(shell: Shell, number: int) -> None:
+    """Append a record that a day has to it once more."""
+    log = str(shell.root / "event_logs" / "sales")
+    rows = DeltaTable(log).to_pyarrow_table()
+    write_deltalake(log, rows.filter(pc.equal(rows["day"].cast("string"), day(number))).slice(0, 1), mode="append")
+
+
+@pytest.fixture
+def appended(shell: Shell) -> Shell:
+    """Three published days of a log without row tracking, so that it takes appends."""
     log = shell.root / "event_logs" / "sales"
     rows = DeltaTable(str(log)).to_pyarrow_table()
     shutil.rmtree(log)
-    write_deltalake(str(log), rows, partition_by=["day"])  # without row tracking, so that it takes appends
-    write(shell, "0s", **{"{by: day}": "{by: day}\n  order: appended"})
+    write_deltalake(str(log), rows, partition_by=["day"])
+    write(shell, "0s", **APPENDED)
     assert shell("run", "sales", "--from", day(0), "--to", day(3)) == 0, shell.err
+    return shell
+
+
+def test_the_command_for_a_changed_slice_of_the_former_spec_is_accepted(appended: Shell) -> None:
+    shell = appended
+    write(shell, "9h", **APPENDED)
+    assert shell("adopt", "sales", "--from", day(2)) == 0, shell.err
+    append_again(shell, 1)
+    write(shell, "8h", **APPENDED)
+    assert shell("status", "sales") == 0
+    assert "`hindcast run` uses the pipeline file, which has another spec: adopt it first" in flat(shell.out)
+    assert "To restate it" not in flat(shell.out)
+    write(shell, "9h", **APPENDED)
+    assert shell("status", "sales") == 0
+    command = f"run sales --from {day(1)} --to {day(3)} --warm-up"
+    assert f"To restate it: hindcast {command}" in flat(shell.out)
+    assert shell(*command.split()) == 0, shell.err
+    assert shell("status", "sales") == 0
+    assert "To restate it" not in flat(shell.out)
+
+
+def test_a_run_that_ends_a_repair_tells_it_and_its_plan_warns(appended: Shell) -> None:
+    shell = appended
     assert shell("repair", "sales", "--run") == 0, shell.err
     one = ("sales", "--from", day(2), "--to", day(3))
     warning = "if the run publishes other runs of these slices, the repair of"
     assert warning not in " ".join(shell.json("plan", *one)["warnings"])
-    own = rows.filter(pc.equal(rows["day"].cast("string"), day(2)))
-    write_deltalake(str(log), own.slice(0, 1), mode="append")
+    append_again(shell, 2)
     assert warning in " ".join(shell.json("plan", *one)["warnings"])
     assert shell("run", *one) == 0, shell.err
     both = f"{day(1)}, {day(2)}"

@@ -11,7 +11,7 @@ from jobs.lake.lake import Lake
 from jobs.planning.request_context import open_request_context
 from jobs.planning.suite_fingerprint import suite_fingerprint
 from jobs.review.report.collect import collect
-from jobs.review.report.differences import newest_differences
+from jobs.review.report.page import newest_differences
 from jobs.runs import RunResult
 from tests.jobs.cli.conftest import Shell
 from tests.support.fake_replay import FAILS, PIPELINE, append_day, sales

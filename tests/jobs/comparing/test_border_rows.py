@@ -19,7 +19,7 @@ from jobs.comparing.border_rows import BorderCount, BorderRows, border_count
 from jobs.lake.arrow_sql import query
 from jobs.pipeline.files import parse_pipeline
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.reading.published import PublishedView, published_sql, quote_duckdb
+from jobs.reading.published import BOUNDS, PublishedView, published_sql, quote_duckdb
 from tests.support.bucket_replay import LogSlice, replay_in_process
 from tests.support.fuzzing import seeds
 from windowlib.errors import SpecError
@@ -44,6 +44,8 @@ LAST: Final = (900.0, 5)
 """The event hour and the slice of a record that completes all windows before it."""
 Event = tuple[int, float, int]
 """Key, event hour, and slice."""
+Window = tuple[object, ...]
+"""Key, start, and end."""
 
 
 def spec(windows: str, bound: str = "0s", key: str = "[k]") -> Pipeline:
@@ -69,11 +71,15 @@ def log_of(events: Sequence[Event]) -> list[LogSlice]:
 
 @dataclass(frozen=True)
 class Case:
-    """What was told, and the records that readers never see though both chains show them, and those they see again."""
+    """What was told, and the records that readers never see though both chains show them, and those they see again.
+
+    `windows` are those that both chains show and readers never see.
+    """
 
     told: BorderCount
     lost: list[int]
     repeated: list[int]
+    windows: list[Window]
 
 
 def shown(parts: Sequence[pa.Table], pipeline: Pipeline) -> pa.Table:
@@ -86,6 +92,10 @@ def seen(*tables: pa.Table) -> Counter[int]:
     """Return how often each record is in panes."""
     sums = [int(bits or 0) for table in tables for bits in table["bits"].to_pylist()]
     return Counter(bit for bits in sums for bit in range(bits.bit_length()) if bits >> bit & 1)
+
+
+def windows_of(table: pa.Table) -> set[Window]:
+    return {tuple(row.values()) for row in table.select(["k", *BOUNDS]).to_pylist()}
 
 
 def play(events: Sequence[Event], former: Pipeline, new: Pipeline, *, border: int = 2) -> Case:
@@ -109,13 +119,16 @@ def play(events: Sequence[Event], former: Pipeline, new: Pipeline, *, border: in
     )
     old, whole = seen(shown(before, former)), seen(shown(after, new))
     if keys[0] == keys[1]:
-        readers = seen(shown([*before[:border], *after[border:]], new))
+        views = [shown([*before[:border], *after[border:]], new)]
     else:
-        readers = seen(shown(before[:border], former), shown(after[border:], new))
+        views = [shown(before[:border], former), shown(after[border:], new)]
+    readers = seen(*views)
+    common = windows_of(shown(before, former)) & windows_of(shown(after, new))
     return Case(
         told=border_count(rows),
         lost=[bit for bit in range(len(events)) if old[bit] and whole[bit] and not readers[bit]],
         repeated=[bit for bit in range(len(events)) if readers[bit] > max(old[bit], whole[bit])],
+        windows=sorted(common.difference(*map(windows_of, views)), key=repr),
     )
 
 
@@ -123,6 +136,7 @@ def events(*hours: float, key: int = 1) -> list[Event]:
     return [(key, hour, min(int(hour // 24), DAYS - 1)) for hour in (*hours, LAST[0])]
 
 
+DENSE: Final = events(*range(0, DAYS * 24, 3))
 BASE: Final = events(3, 30, 40, 50, 80, 130)
 COUNT: Final = ", trigger: {count: 1}, leftovers: report"
 DISCARDING: Final = ", accumulation: discarding"
@@ -143,23 +157,31 @@ DISCARDING: Final = ", accumulation: discarding"
         (events(3, 30, 40), spec("tumbling: {size: 24h}"), spec("tumbling: {size: 24h}", "24h", "[k, day]"), (0, 1)),
         (BASE, spec("tumbling: {size: 24h}"), spec("tumbling: {size: 24h}", "24h"), (0, 0)),
         (BASE, spec("tumbling: {size: 12h}"), spec("tumbling: {size: 96h}"), (0, 2)),
+        (DENSE, spec("sliding: {size: 30h, slide: 12h}", "24h"), spec("sliding: {size: 30h, slide: 12h}"), (2, 0)),
+        (DENSE, spec("sliding: {size: 24h, slide: 6h}", "12h"), spec("sliding: {size: 24h, slide: 6h}"), (2, 0)),
+        (DENSE, spec("sliding: {size: 24h, slide: 12h, offset: 3h}", "12h"),
+         spec("sliding: {size: 24h, slide: 6h, offset: -3h}"), (1, 0)),
+        (DENSE, spec("sliding: {size: 6h, slide: 24h}", "24h"), spec("sliding: {size: 6h, slide: 24h}"), (1, 0)),
+        (DENSE, spec("sliding: {size: 30h, slide: 12h}", "24h"), spec("tumbling: {size: 6h}"), (2, 0)),
+        (DENSE, spec("tumbling: {size: 6h}", "24h"), spec("sliding: {size: 10h, slide: 4h}"), (3, 0)),
     ],
     ids=["early-discarding", "to-session", "from-session", "offset", "smaller-gap", "smaller", "count", "keys", "bound",
-         "larger"],
+         "larger", "no-multiple", "records-elsewhere", "more-windows", "gaps", "from-no-multiple", "to-no-multiple"],
 )  # fmt: skip
 def test_the_windows_of_a_border(log: list[Event], former: Pipeline, new: Pipeline, told: tuple[int, int]) -> None:
     case = play(log, former, new)
     assert (case.told.lost, case.told.repeated) == told
-    assert (bool(case.lost), bool(case.repeated)) == (bool(told[0]), bool(told[1]))
+    assert (bool(case.lost or case.windows), bool(case.repeated)) == (bool(told[0]), bool(told[1]))
 
 
 def random_spec(random: Random) -> list[str]:
-    windows = random.choice(["tumbling", "tumbling", "session", "session", "sliding"])
+    windows = random.choice(["tumbling", "tumbling", "session", "sliding", "sliding"])
+    size, slide = random.choice([(24, 6), (24, 24), (48, 6), (48, 24), (30, 12), (7, 5), (6, 24)])
     offset = random.choice(["", "", ", offset: 3h"])
     forms = {
         "tumbling": f"tumbling: {{size: {random.choice([6, 24, 36, 96])}h{offset}}}",
         "session": f"session: {{gap: {random.choice([4, 9, 20, 30])}h}}",
-        "sliding": f"sliding: {{size: {random.choice([24, 48])}h, slide: {random.choice([6, 24])}h}}",
+        "sliding": f"sliding: {{size: {size}h, slide: {slide}h}}",
     }
     counts = [f", trigger: {{count: {count}}}, leftovers: report" for count in (1, 2)]
     early = ", trigger: {after_watermark: {early: {repeatedly: {after_count: 2}}}}, leftovers: report"
@@ -193,6 +215,12 @@ def random_specs(random: Random) -> tuple[Pipeline, Pipeline]:
             continue
 
 
+def has_same_grid(former: Pipeline, new: Pipeline) -> bool:
+    assert former.windows is not None
+    assert new.windows is not None
+    return former.windows.sliding == new.windows.sliding is not None
+
+
 @pytest.mark.fuzz
 def test_no_lost_record_is_missed() -> None:
     """A false alarm is possible, because the state of a window has numbers and no records. It is seldom."""
@@ -201,8 +229,9 @@ def test_no_lost_record_is_missed() -> None:
         random = Random(seed)
         former, new = random_specs(random)
         case = play(random_events(random), former, new, border=random.choice([2, 3]))
-        assert case.told.lost or not case.lost, (seed, former.windows, new.windows, case)
+        is_harmful = bool(case.lost or (case.windows and has_same_grid(former, new)))
+        assert case.told.lost or not is_harmful, (seed, former.windows, new.windows, case)
         played += 1
-        false_alarms += bool(case.told.lost) > bool(case.lost)
+        false_alarms += bool(case.told.lost) > is_harmful
     print(f"{false_alarms} false alarms in {played} cases")  # noqa: T201 - for a person who looks at the figure
     assert false_alarms <= 3 + played // 8

@@ -17,7 +17,14 @@ from jobs.lake.lake import Lake
 from jobs.pipeline.slices import slices_between
 from jobs.planning.log_pin import pin_input
 from tests.jobs.doctor import tables
-from tests.support.delta_logs import clean_commits, commits_of, map_columns, track_rows, track_rows_later
+from tests.support.delta_logs import (
+    clean_commits,
+    commits_of,
+    map_columns,
+    rename_columns,
+    track_rows,
+    track_rows_later,
+)
 from windowlib.errors import LogError, SpecError
 
 NOW_MS = 1_800_000_000_000
@@ -261,6 +268,13 @@ def _small_files(place: Path) -> None:
         tables.by_date(place)
 
 
+def _renamed_colon(place: Path) -> None:
+    """RENAME COLUMN leaves the names of the directories."""
+    tables.colon_in_a_partition(place)
+    names = {field.name: field.name for field in DeltaTable(str(place)).schema().fields}
+    rename_columns(place, names | {"d:t": "day"}, after=3)
+
+
 CASES: Mapping[str, tuple[Callable[[Path], None], str, Severity, str]] = {
     "no partition": (_unpartitioned, "pipeline file", Severity.OK, "slice: {by: received_at}"),
     "null slices": (
@@ -295,6 +309,12 @@ CASES: Mapping[str, tuple[Callable[[Path], None], str, Severity, str]] = {
     "small files": (_small_files, "small files", Severity.WARNING, "108 files"),
     "nothing prevents a delete": (tables.by_date, "append only", Severity.NOTE, "nothing prevents"),
     "a colon in a path": (tables.colon_in_a_partition, "paths", Severity.ERROR, "'d:t' has a colon"),
+    "a colon in the path of a renamed column": (
+        _renamed_colon,
+        "paths",
+        Severity.ERROR,
+        r"'day' has a colon in its name in the files \('d:t'\), also after RENAME COLUMN",
+    ),
     "no event time": (tables.no_event_time, "event time", Severity.ERROR, "no column is a time"),
 }
 

@@ -77,6 +77,15 @@ def test_removed_and_rewritten_files_of_an_iceberg_table_are_found(tmp_path: Pat
     assert "of the snapshots" in found(examination, "order").text
 
 
+def test_a_column_without_a_usable_name_is_renamed_only_where_the_format_can_do_it(tmp_path: Path) -> None:
+    """Defect: the mapping of columns was named, which files of Parquet do not have. An Iceberg log refuses a rename."""
+    tables.OTHERS["Parquet by date"](tmp_path)
+    for file in tmp_path.rglob("*.parquet"):
+        rows = pq.ParquetFile(file).read()
+        pq.write_table(rows.rename_columns([name.replace("amount", "am\tount") for name in rows.column_names]), file)
+    assert "append the records, in their order, to a new table" in found(examined(tmp_path), "names").mend
+
+
 def test_null_slices_of_both_are_found(tmp_path: Path) -> None:
     for kind, mend in (("Parquet by date", "remove the files without one"), ("Iceberg by date", "DELETE … WHERE dt")):
         place = tmp_path / kind

@@ -24,7 +24,7 @@ from jobs.orchestration.requests import Staging, run_request
 from jobs.orchestration.restatements import BackfillStart, plan_request, to_start
 from jobs.orchestration.scheduling import Replay, replay
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.pipeline.models.repair import RepairGrammar
+from jobs.pipeline.models.restate import RepairGrammar
 from jobs.pipeline.slices import slices_between
 from jobs.planning.chains import newly_shown
 from jobs.planning.estimate import Estimate

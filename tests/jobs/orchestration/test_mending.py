@@ -13,8 +13,7 @@ from jobs.ledger.view import RequestKind, StagedRun
 from jobs.orchestration import mending
 from jobs.orchestration.attempts import AttemptCondemned
 from jobs.orchestration.maintenance import verify_all
-from jobs.orchestration.mend_orders import findings_of
-from jobs.orchestration.mending import Mended, mend
+from jobs.orchestration.mending import Mended, findings_of, mend
 from jobs.orchestration.requests import Staging, run_request
 from jobs.pipeline.models.retention import RetentionGrammar
 from jobs.pipeline.slices import parse_bound, slices_between

@@ -262,6 +262,17 @@ def test_files_that_vacuum_removed_are_no_damage(tmp_path: Path) -> None:
     assert [finding.slice_id for finding in verified().findings] == ["2026-03-01"]
 
 
+def test_a_file_that_is_added_twice_is_one_file(tmp_path: Path) -> None:
+    """Defect: its records were counted twice and read once, and the run ended with an equation that does not close."""
+    shop = _filled(tmp_path)
+    first = commits_of(shop.log)[0]
+    [add] = [line for line in first.read_text().splitlines() if line.startswith('{"add"')]
+    (first.parent / f"{3:020}.json").write_text(
+        f'{{"commitInfo":{{"operation":"WRITE","timestamp":{FIRST_MS}}}}}\n{add}\n'
+    )
+    assert [run.result.counts.read for run in shop.run().runs] == [6, 6, 6]
+
+
 def test_slices_of_commits_that_are_gone_are_refused(tmp_path: Path) -> None:
     shop = _filled(tmp_path)
     shop.table.create_checkpoint()

@@ -5,6 +5,7 @@ import random
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ import pytest
 
 from jobs.lake.lake import Lake
 from jobs.lake.log_match import Match
+from jobs.ledger.view import RequestKind
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.pipeline.models.restate import RestateGrammar
 from jobs.pipeline.slices import parse_bound, slices_between
@@ -24,11 +26,13 @@ from jobs.planning.restating import propose
 from jobs.planning.steps import Ask
 from jobs.planning.watching import Watch, read_watch, sign_of
 from jobs.publishing.accepting import rewrites_of
+from jobs.publishing.publishing import publish_request
 from jobs.reading.log_places import log_place
+from jobs.replay.sizes import Sizes
 from tests.support.fuzzing import seeds
 from tests.support.log_shop import DAY_MS, DAYS, FIRST_MS, SCHEMA, LogShop, Row, records
 from tests.support.places import ROOT
-from tests.support.replays import NOW_MS, context_in, pipeline_of
+from tests.support.replays import NOW_MS, context_in, pipeline_of, run_range
 from windowlib.errors import LogError, RequestError, SpecError
 
 FORM = "format: parquet\npartitions: {day: date}"
@@ -180,6 +184,28 @@ def test_records_that_are_written_again_give_the_same_runs(shop: Shop) -> None:
     shop.run()
     assert shop.published() == before
     assert shop.changed() == {}
+
+
+@pytest.mark.parametrize("is_lower", [True, False])
+def test_a_request_brings_no_older_records_of_a_directory_back(shop: Shop, *, is_lower: bool) -> None:
+    """Defect: the digests of two listings were compared as versions, so it did with a chance of one half."""
+
+    def run_days(first: int, **asked: Any) -> RequestOutcome:  # noqa: ANN401 - fields of `Asked`
+        bounds, sizes = (f"2026-03-0{first}", "2026-03-04"), Sizes(local_records=10**9)
+        return run_range(None, shop.root, pipeline_of(shop.text), bounds, sizes=sizes, **asked)
+
+    shop.write(records(random.Random(3), 1_500, 1, 1))
+    staged = run_days(2, publish=False)
+    older = staged.runs[-1].result.log.version
+    while True:
+        file = shop.write(records(random.Random(4), 2_500, 2, 2))
+        if (log_place(shop.work.lake, shop.work.pipeline).open().version < older) == is_lower:
+            break
+        file.unlink()
+    assert run_days(3, kind=RequestKind.RESTATEMENT).is_published
+    attempt = publish_request(shop.work, staged.request_id, who="ann")
+    assert not attempt.is_published
+    assert "readers see newer records of 2026-03-03 than request" in attempt.why
 
 
 def test_a_removed_file_is_a_change_that_a_person_replays(shop: Shop) -> None:

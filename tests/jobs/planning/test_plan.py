@@ -215,6 +215,8 @@ def test_a_range_without_a_run_before_it_is_refused_unless_the_log_begins_there(
         RequestError, match=r"2024-01-03 .* 2024-01-02 has no published run; the log begins at 2024-01-01"
     ):
         plan(published(0), log(), start=2)
+    with pytest.raises(RequestError, match=r"slices before 2024-01-04 are published\. Replay from 2024-01-04 \(--from"):
+        plan(published(3), log(), start=5)
     later = replace(log(), first_data=SLICES[2])
     assert plan(published(0), later, start=2).start.before is None
     assert plan(published(0), replace(log(), first_data=None), start=2).start.before is None

@@ -36,6 +36,7 @@ from jobs.publishing.decisions import cancel, resume, rollback
 from jobs.publishing.optimistic_check import By, OutdatedDecision
 from tests.support.delta_logs import clean_commits
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
+from tests.support.log_files import write_checksum_file
 from tests.support.log_shop import DAY_MS, FIRST_MS, SCHEMA, LogShop
 from windowlib.errors import LogError
 
@@ -273,6 +274,7 @@ def test_partitions_that_are_deleted_each_night_have_one_sentence_and_before_the
         shop.propose()
     told = shop.told()
     assert len(told) == 2
+    assert "publishes" not in told[0], "no replay is possible"
     assert told[1].startswith(
         "2024-01-01 … 2024-01-03: not proposed, because 3 commits, the newest of them commit 7 (DELETE), removed or "
         "changed records, so it cannot be replayed until a person accepts that"
@@ -337,6 +339,37 @@ def test_a_proposal_tells_which_days_it_would_empty_and_its_reason_is_whole(shop
         "a record: 2024-01-01, 2024-01-03 … 2024-01-04; 2 records were removed by the accepted commit 5 ("
     )
     assert reason.endswith("; … and 1 more")
+
+
+def test_a_log_with_checksum_files_that_was_restored_and_written_to_is_told(tmp_path: Path) -> None:
+    """Defect: no digests are stored of such files, so equal numbers of records in other commits were no change."""
+    log, backup = tmp_path / "event_logs" / "sales", tmp_path / "backup"
+    work = open_request_context(sales(), Lake(root=str(tmp_path)), now_ms=lambda: day_ms("2024-01-10"))
+
+    def append(day: str, key: str) -> None:
+        append_day(tmp_path, day, {key: 1})
+        for path in log.rglob("*.*"):
+            if path.is_file() and not path.name.endswith(".crc"):
+                write_checksum_file(path)
+
+    for day in DAYS[:4]:
+        append(day, "a")
+    shutil.copytree(log, backup)
+    append(DAYS[1], "lost")
+    run_request(work, Asked(from_ms=day_ms(DAYS[0]), to_ms=day_ms(DAYS[4]), who="ann", reason=""), FakeReplayer())
+    assert propose(work, rule=RestateGrammar(), who="schedule").assessed == ()
+    shutil.rmtree(log)
+    shutil.copytree(backup, log)
+    append(DAYS[1], "other")
+    [sentence] = told_changes(work, work.ledger.view()).sentences
+    assert "commit 4 of event log" in sentence
+    assert "is not the one that an earlier look at the log has read" in sentence
+    assert "`log: {history: NAME}`" in sentence
+    named = work.pipeline.log.model_copy(update={"history": "restored-1"})
+    work = replace(work, pipeline=work.pipeline.model_copy(update={"log": named}))
+    told = told_changes(work, work.ledger.view())
+    assert told.slices == tuple(DAYS[:4])
+    assert "the log is another table" in told.sentences[1]
 
 
 def test_an_update_that_keeps_the_number_of_records_is_seen(shop: Shop) -> None:
@@ -487,6 +520,7 @@ def test_a_slice_of_an_earlier_chain_is_told(shop: Shop) -> None:
     assert "its chain ends at 2024-01-02, before the published head 2024-01-04" in told[1]
     assert told[1].endswith("hindcast run sales --from 2024-01-02 --to 2024-01-03")
     assert "it begins a chain" in told[2]
+    assert told[2].endswith("hindcast run sales --from 2024-01-03 --to 2024-01-05 --fresh")
 
 
 def test_a_chain_that_cannot_be_computed_any_more_names_no_run(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """Plans and runs after the log was rewritten: OPTIMIZE, DELETE, RESTORE, log retention. No Spark."""
 
+import re
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -23,7 +24,7 @@ from jobs.planning.steps import Ask
 from jobs.publishing.publishing import publish_request
 from jobs.review.pages.state import open_request
 from jobs.runs import Sighting
-from tests.support.delta_logs import clean_commits
+from tests.support.delta_logs import clean_commits, commits_of
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
 from windowlib.errors import LogError
 
@@ -75,6 +76,21 @@ def test_optimize_makes_no_slice_stale_while_its_commit_can_be_read(work: Reques
     log_of(work).optimize.compact()
     assert reasons(work) == ["current"] * 3
     assert run(work) == []
+
+
+def test_optimize_of_files_without_statistics_makes_no_slice_stale(tmp_path: Path) -> None:
+    """Defect: the new files have statistics, so `0 records then, 2 now` was taken for a change."""
+    for day in (1, 2, 3):
+        append_day(tmp_path, f"2024-01-0{day}", {"a": 1})
+        append_day(tmp_path, f"2024-01-0{day}", {"b": 2})
+    opened = open_request_context(sales(), Lake(root=str(tmp_path)), now_ms=lambda: NOW_MS)
+    for commit in commits_of(Path(opened.lake.event_log(opened.pipeline))):
+        commit.write_text(re.sub(r',?"stats":"(?:[^"\\]|\\.)*"', "", commit.read_text()))
+    run(opened)
+    log_of(opened).optimize.compact()
+    assert reasons(opened) == ["current"] * 3
+    append_day(tmp_path, "2024-01-03", {"c": 3})
+    assert reasons(opened) == ["current", "current", "input changed"]
 
 
 def test_log_retention_alone_makes_no_slice_stale(work: RequestContext) -> None:

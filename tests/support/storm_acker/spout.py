@@ -14,8 +14,8 @@ from tests.support.storm_acker.anchors import EdgeIds, TrackedTuple, edge
 from windowlib.errors import InvariantBroken, SpecError
 from windowlib.records.records import Value
 from windowlib.records.tallies import NO_EDGES, signed, together
+from windowlib.storm.acker.acker import RotatingMap
 from windowlib.storm.acker.messages import NO_TASK, SPOUT_BUCKETS, Init, Notice, NoticeKind, RootId
-from windowlib.storm.acker.rotating_map import RotatingMap
 
 MessageId = int | str
 """The user's id of a message. A message that is sent again after a failure keeps its id and gets a new root."""

@@ -16,8 +16,7 @@ from windowlib.columnar.executor import StateColumns
 from windowlib.columnar.plan import KEPT_TAG, BucketPlan, CheckpointRules
 from windowlib.columnar.row_identity import RowIdentity
 from windowlib.execution.bucket import BucketRun, executor_for
-from windowlib.execution.known_rows import KnownRows, difference
-from windowlib.execution.state_changes import CHANGED, KEPT, PARTIAL, STATE
+from windowlib.execution.state_changes import CHANGED, KEPT, PARTIAL, STATE, KnownRows, difference
 from windowlib.records import tables
 from windowlib.records.row_ids import IdSum
 

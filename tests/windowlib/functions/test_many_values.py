@@ -11,7 +11,7 @@ from windowlib.errors import SpecError
 from windowlib.functions.aggregates import Aggregate, BulkAggregate
 from windowlib.functions.window_functions import Aggregates, aggregate
 from windowlib.records.records import Record
-from windowlib.windows.fast.group_values import GroupValues
+from windowlib.windows.fast.fast_operator import GroupValues
 
 DOUBLES: Final = [0.0, -0.0, 0.1, -2.5, 1e300, -1e300, 1.7e308, 5e-324, float("inf"), float("-inf"), float("nan"), None]
 VALUES: Final[dict[str, list[Any]]] = {

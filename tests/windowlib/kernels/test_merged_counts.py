@@ -5,7 +5,7 @@ import random
 import numpy as np
 
 from tests.support.fuzzing import seeds
-from windowlib.kernels.merged_counts import counts_below
+from windowlib.kernels.block import counts_below
 
 
 def test_counts_are_those_of_a_search_in_ranges_of_any_width() -> None:

@@ -4,9 +4,8 @@ import pytest
 
 from windowlib.bounds import MIN_TIME_MS
 from windowlib.errors import CheckpointError
-from windowlib.storm.generator import StreamWatermarks
 from windowlib.storm.profiles import STORM, STRICT
-from windowlib.storm.stream_time import StreamTime
+from windowlib.storm.stream_time import StreamTime, StreamWatermarks
 from windowlib.watermarks.timeline import ALL_SOURCES, Arrival, SourceRow
 
 

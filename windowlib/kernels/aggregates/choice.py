@@ -9,10 +9,9 @@ from windowlib.functions.ordered_aggregates import CollectList, Extreme, FirstOr
 from windowlib.functions.variance import Variance
 from windowlib.functions.window_functions import Aggregates
 from windowlib.kernels.aggregates.column_aggregate import AnyAggregate
-from windowlib.kernels.aggregates.decimal_sums import ColumnSumDecimal
 from windowlib.kernels.aggregates.exact_sums import ColumnSumDouble
 from windowlib.kernels.aggregates.extremes import column_extreme
-from windowlib.kernels.aggregates.integer_sums import ColumnCount, ColumnMeanInteger, ColumnSumInteger
+from windowlib.kernels.aggregates.integer_sums import ColumnCount, ColumnMeanInteger, ColumnSumDecimal, ColumnSumInteger
 from windowlib.kernels.aggregates.ordered import ColumnCollectList, ColumnFirstOrLast
 from windowlib.kernels.aggregates.variances import ColumnVariance
 from windowlib.windows.spec import WindowSpec

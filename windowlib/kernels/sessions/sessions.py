@@ -1,28 +1,30 @@
 """Sessions of a block by column. windowlib.kernels.sessions.groups decides which records are together."""
 
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
-from windowlib.bounds import MIN_TIME_MS
-from windowlib.kernels.aggregates.column_aggregate import Int64s
+from windowlib.bounds import MAX_TIME_MS, MIN_TIME_MS
+from windowlib.columnar.operator_executor import OperatorExecutor
+from windowlib.columnar.plan import BucketPlan
+from windowlib.columnar.watermark_steps import STEP_ARRAYS, Beginning, SliceRange, Steps
+from windowlib.kernels.aggregates.column_aggregate import Bools, Int64s
 from windowlib.kernels.block import RecordBlock, added
 from windowlib.kernels.open_windows import OpenWindows
-from windowlib.kernels.panes import Misses
+from windowlib.kernels.panes import ON_TIME_CODE, Misses, Panes
 from windowlib.kernels.sessions.contents import Grouped, marked, sessions_of, with_state_windows
-from windowlib.kernels.sessions.delegation import StepRange, delegate
 from windowlib.kernels.sessions.gaps import ends_ms
 from windowlib.kernels.sessions.groups import Elements, group, open_from_ms, rows_of_groups
 from windowlib.kernels.sessions.lateness import firing_again, firing_once, open_without_lateness
 from windowlib.kernels.sessions.rounds import Rounds
-from windowlib.kernels.sessions.settling import settle
 from windowlib.kernels.step_search import StepSearch
 from windowlib.kernels.windows import BlockOutcome, Frame
 from windowlib.records.records import ASSIGNED
 from windowlib.records.row_ids import IdSum
-from windowlib.records.tallies import NEW
+from windowlib.records.tallies import FIRED, NEW
 from windowlib.windows.assigners import Session
 
 ROUND_COST: Final = 16
@@ -198,3 +200,141 @@ def _count_entered(outcome: BlockOutcome, entered: IdSum) -> None:
     """Count records that entered a session."""
     outcome.add_edges(NEW, entered)
     outcome.fates.setdefault(ASSIGNED, IdSum()).merge(entered)
+
+
+class Settled(NamedTuple):
+    """What settling leaves open: places of the windows, the windows at these places, and which of them have fired.
+
+    The windows do not have the marks of their pane yet (`windowlib.kernels.sessions.contents.marked`).
+    """
+
+    places: Int64s
+    opened: OpenWindows
+    has_fired: Bools
+
+
+def settle(
+    frame: Frame,
+    windows: OpenWindows,
+    places: Int64s,
+    *,
+    search: StepSearch,
+    slice_start_ms: int,
+    outcome: BlockOutcome,
+) -> Settled:
+    """Fire and clean up sessions along the steps of a block.
+
+    Args:
+        frame: the frame of the bucket.
+        windows: sessions. A session that has fired before has shown all its edges.
+        places: which of the windows to settle, ascending.
+        search: finds the steps that the block takes.
+        slice_start_ms: the start of the slice of the block.
+        outcome: gets the panes and edges.
+    """
+    lateness_ms = frame.spec.allowed_lateness_ms
+    last_ms = windows.end_ms[places] - 1
+    complete_step = search.step_of(last_ms)
+    is_complete = complete_step < search.until_step
+    fires = is_complete & (windows.pane_index[places] == 0)
+    _fire(frame, windows, places[fires], step=complete_step[fires], slice_start_ms=slice_start_ms, outcome=outcome)
+    is_gone = is_complete
+    if lateness_ms:
+        cleanup_ms = added(last_ms, lateness_ms)
+        is_gone = (cleanup_ms < MAX_TIME_MS) & (search.step_of(cleanup_ms) < search.until_step)
+    # Discarding empties a session when it fires. Otherwise its edges are closed at its cleanup.
+    outcome.add_edges(FIRED, windows.edges.take(places[fires if frame.discards else is_gone]))
+    frame.touched.add(windows.key_code[places[is_gone]])
+    left = np.flatnonzero(~is_gone)
+    opened = windows if len(left) == len(windows) else windows.take(places[left], frame.aggregates)
+    return Settled(left, opened, fires[left])
+
+
+def _fire(
+    frame: Frame, windows: OpenWindows, places: Int64s, *, step: Int64s, slice_start_ms: int, outcome: BlockOutcome
+) -> None:
+    """Emit the first pane of sessions whose last instant the watermark reaches at a step."""
+    lateness_ms = frame.spec.allowed_lateness_ms
+    end_ms = windows.end_ms[places]
+    watermark_ms = frame.clock.after_each(step + 1)
+    outcome.add_panes(
+        Panes(
+            key_code=windows.key_code[places],
+            start_ms=windows.start_ms[places],
+            end_ms=end_ms,
+            results=frame.results(frame.taken(windows.states, places)),
+            record_count=windows.edges.count[places],
+            pane_index=0,
+            nonspeculative_index=0,
+            timing=ON_TIME_CODE,
+            is_last=watermark_ms >= added(end_ms - 1, lateness_ms) if lateness_ms else True,
+            watermark_ms=watermark_ms,
+            fired_rank=frame.clock.fired_rank(step, slice_start_ms),
+        )
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StepRange:
+    """The steps of a chunk that a block takes: from `taken` up to and without `until`."""
+
+    taken: int
+    until: int
+
+
+def delegate(
+    frame: Frame, opened: OpenWindows, block: RecordBlock, *, rows: Int64s, steps: StepRange, outcome: BlockOutcome
+) -> OpenWindows:
+    """Run records of a block, and the open windows of their keys, through an operator. Return the windows still open.
+
+    The kernels delegate what is rare and has many cases.
+
+    Args:
+        frame: the frame of the bucket.
+        opened: the open windows that the records can reach.
+        block: the block of the records.
+        rows: the places of the records in the block, ascending.
+        steps: the steps of the block.
+        outcome: gets the rows and tallies.
+    """
+    executor = OperatorExecutor(_plan(frame, block.slice_start_ms, steps))
+    watermark_ms = frame.clock.after(steps.taken)
+    executor.restore(frame.checkpoint.rows(opened, watermark_ms))
+    if len(rows):
+        outcome.add_rows(executor.process(_batch(frame, block, rows)))
+    outcome.add_rows(executor.end_slice())
+    tallies = executor.take_tallies()
+    outcome.add_tallies(tallies)
+    return frame.checkpoint.restored(executor.state())
+
+
+def _plan(frame: Frame, slice_start_ms: int, steps: StepRange) -> BucketPlan:
+    """Return the plan of a chunk with one slice: the steps of a block."""
+    plan = frame.plan
+    some = slice(steps.taken, steps.until)
+    columns: dict[str, Any] = {name: getattr(plan.steps, name)[some] for name in STEP_ARRAYS}
+    clock_ms = int(plan.steps.clock_ms[steps.taken - 1]) if steps.taken else plan.beginning.clock_ms
+    return replace(
+        plan,
+        slices=(SliceRange(slice_no=0, start_ms=slice_start_ms, end_ms=slice_start_ms, end_sequence=0),),
+        steps=Steps(**columns, slice_ends=(steps.until - steps.taken,), ranges=plan.steps.ranges),
+        beginning=Beginning(watermark_ms=frame.clock.after(steps.taken), clock_ms=clock_ms),
+    )
+
+
+def _batch(frame: Frame, block: RecordBlock, rows: Int64s) -> pa.RecordBatch:
+    """Return records of a block as the executors get them."""
+    layout = frame.plan.layout
+    columns: dict[str, pa.Array] = {
+        name: pa.array(getattr(block, name)[rows]) for name in ("sequence", "rank", "event_time_ms", "record_hash")
+    }
+    keys = frame.keys.feed_columns(block.key_code[rows])
+    columns |= {f"k{place}": column for place, column in enumerate(keys)}
+    named = dict(zip(layout.columns, block.values, strict=True))
+    if isinstance(layout.gap, str):
+        named[layout.gap] = block.gap_ms
+    for place, name in enumerate(layout.read()):
+        values = named[name]
+        assert values is not None, f"the column {name} is read, so the block has it"
+        columns[f"v{place}"] = values.take(pa.array(rows))
+    return pa.RecordBatch.from_pydict(columns)

@@ -1,28 +1,70 @@
 """The window operator for triggers that wait for the end of windows. It gives the outputs and state of WindowOperator.
 
-Nothing reads a window before its end then. So records wait in lists until the end (windowlib.windows.fast.waiting), and
-windows that can fire only once fire together, without an object for each. Everything else is WindowOperator's.
+Nothing reads a window before its end then. So records wait in lists until the end, and windows that can fire only once
+fire together, without an object for each. Everything else is WindowOperator's.
 """
 
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, compress
+from typing import Any, Final, cast
 
-from windowlib.bounds import Window
-from windowlib.functions.window_functions import ProcessFunction
+from windowlib.bounds import TimeWindow, Window
+from windowlib.functions.aggregates import BulkAggregate
+from windowlib.functions.window_functions import Aggregates, ProcessFunction, Whole
 from windowlib.keyed.timers import EVENT, KeyGroupRange, in_order
-from windowlib.records.record_columns import RecordColumns
-from windowlib.records.records import OnlyPanes, Output, Position, Record
+from windowlib.records.record_columns import ByInterval, RecordColumns
+from windowlib.records.records import OnlyPanes, Output, Position, Record, Value
 from windowlib.records.tallies import FIRED, NEW, NO_EDGES, times
 from windowlib.triggers.flink import EventTime
 from windowlib.triggers.wrappers import Purging
-from windowlib.windows.fast.group_values import GroupValues
+from windowlib.windows.assigners import Assigner, WindowGrid, grid_of
+from windowlib.windows.contents import aggregated
 from windowlib.windows.fast.shared_store import SameBounds, SharedStore, by_key
-from windowlib.windows.fast.waiting import WaitingRecords
 from windowlib.windows.firing import Moment
 from windowlib.windows.open_windows import edges_with
 from windowlib.windows.window_operator import WindowOperator
 from windowlib.windows.window_store import WindowStore
 from windowlib.windows.windowing import Windowing
+
+FEW: Final = 4
+"""The default of `few` of GroupValues. Windows with more records are computed one by one."""
+
+
+class GroupValues:
+    """Computes the values of windows from the items of their records (Contents.add_all)."""
+
+    def __init__(self, function: Aggregates | Whole, *, few: int = FEW) -> None:
+        """Prepare for these aggregates. Windows of equal size with at most `few` records are computed together."""
+        self._few = few
+        self._contents = aggregated(function)
+        aggregates = function.aggregates if isinstance(function, Aggregates) else ()
+        self._results_of = tuple(bulk.results_of for bulk in aggregates if isinstance(bulk, BulkAggregate))
+
+    def values(self, groups: Sequence[Sequence[Any]]) -> Sequence[Value]:
+        """Return the value of a window for each group of the items of its records."""
+        if not self._contents.takes_values:
+            return list(map(self._value, groups))
+        # The windows of one size are computed together, and 0 stands for all sizes above `few`.
+        sizes = [len(items) if len(items) <= self._few else 0 for items in groups]
+        values_of_size: dict[int, Iterator[Value]] = {}
+        for size in set(sizes):
+            chosen = compress(groups, map(size.__eq__, sizes))
+            values_of_size[size] = self._together(chosen, size) if size else map(self._value, chosen)
+        return list(map(next, map(values_of_size.__getitem__, sizes)))
+
+    def _together(self, groups: Iterable[Sequence[Any]], size: int) -> Iterator[Value]:
+        """Return the values of windows with `size` records each, column by column."""
+        columns = zip(*chain.from_iterable(groups), strict=True)
+        results = [
+            results_of([column[place::size] for place in range(size)])
+            for results_of, column in zip(self._results_of, columns, strict=False)
+        ]
+        return zip(*results, strict=True)
+
+    def _value(self, items: Sequence[Any]) -> Value:
+        contents = self._contents.create()
+        self._contents.add_all(contents, items)
+        return self._contents.result(contents)
 
 
 class FastOperator(WindowOperator):
@@ -134,3 +176,81 @@ def _group_values(windowing: Windowing) -> GroupValues | None:
     fires_once = windowing.trigger in (EventTime(), Purging(EventTime())) and not windowing.allowed_lateness_ms
     has_plain_panes = not windowing.retracts and windowing.timestamp_combiner == "end_of_window"
     return GroupValues(function) if fires_once and has_plain_panes else None
+
+
+class WaitingRecords:
+    """Adds many records to the windows whose end they wait for."""
+
+    def __init__(self, store: SharedStore, assigner: Assigner, *, takes_values: bool) -> None:
+        """Prepare for an operator whose trigger waits for the end of windows that do not merge."""
+        self._timers = store.runtime.timers
+        self._by_bounds = store.by_bounds
+        self._group = store.group
+        self._takes_values = takes_values
+        self._grid = grid_of(assigner, store.runtime.profile)
+        self.windows_each = self._grid.windows_each if self._grid else 0
+
+    def quiet_until_ms(self) -> int | None:
+        """Return the instant at which the next window can end or a timer is due, whatever records come before it.
+
+        None: no such instant is known.
+        """
+        grid = self._grid
+        if grid is None or self._timers.processing_timers.next_ms() is not None:
+            return None
+        end_ms = grid.next_edge(self._timers.watermark_ms + 1) - 1  # a window is complete at its last instant
+        timer_ms = self._timers.event_timers.next_ms()
+        return end_ms if timer_ms is None else min(end_ms, timer_ms)
+
+    def add_together(self, records: RecordColumns, chosen: range) -> ByInterval:
+        """Let the chosen records, or the first of them, wait. `quiet_until_ms` is above all watermarks that they meet.
+
+        The `others` of the result are not added.
+        """
+        grid = self._grid
+        assert grid is not None, "the caller has asked quiet_until_ms"
+        # No window of these intervals ends before `quiet_until_ms`. A record in another interval can be in some of
+        # these windows, too, if it has several. Then the records after it have to wait, because windows keep the order.
+        first = grid.number(self._timers.watermark_ms + 1)
+        by_interval = records.by_interval(chosen, grid, first=first, cuts=grid.windows_each > 1)
+        items = records.values if self._takes_values else records.records
+        for windows, places in _entering(by_interval.places, grid):
+            columns = [_taken(column, places) for column in (records.keys, items, records.hashes)]
+            for window in windows:
+                same_bounds = self._by_bounds.get(window)
+                if same_bounds is None:
+                    same_bounds = self._group(window)
+                assert same_bounds is not None, f"{window} has not ended"
+                same_bounds.wait(*columns)
+        return by_interval
+
+
+def _entering(
+    places: Mapping[int, Sequence[int]], grid: WindowGrid
+) -> Iterable[tuple[Sequence[Window], Sequence[int]]]:
+    """Yield windows, and the places of the records that enter each of them, ascending: contents are in log order.
+
+    A window of several intervals gets their records merged. One interval after the other would be another order than
+    that of `process` if a record is older than one before it.
+    """
+    if grid.windows_each == 1:
+        for number, places_of_number in places.items():
+            yield grid.windows(number), places_of_number
+        return
+    intervals: dict[TimeWindow, list[int]] = {}
+    for number in places:
+        for window in grid.windows(number):
+            intervals.setdefault(window, []).append(number)
+    # Most windows have the same intervals as a neighbour. So the columns of few places are taken, for many windows.
+    alike: dict[tuple[int, ...], list[Window]] = {}
+    for window, numbers in intervals.items():
+        alike.setdefault(tuple(numbers), []).append(window)
+    for numbers_of_windows, windows in alike.items():
+        yield windows, sorted(chain.from_iterable([places[number] for number in numbers_of_windows]))
+
+
+def _taken(column: Sequence[Any], places: Sequence[int]) -> Sequence[Any]:
+    """Return the elements at ascending places, of which there is at least one."""
+    if places[-1] - places[0] == len(places) - 1:
+        return column[places[0] : places[-1] + 1]
+    return [column[place] for place in places]

@@ -3,7 +3,7 @@
 import zlib
 from random import Random
 
-from jobs.replay.stages.lane_sums import LaneSum
+from jobs.replay.stages.shuffle_files import LaneSum
 from tests.support.fuzzing import seeds
 
 ROW = 8 * 509

@@ -13,9 +13,8 @@ from jobs.publishing.decisions import cancel
 from jobs.publishing.optimistic_check import By
 from jobs.publishing.publishing import publish
 from jobs.review.report.collect import collect
-from jobs.review.report.differences import newest_differences
 from jobs.review.report.model import build_model
-from jobs.review.report.page import render, write_report
+from jobs.review.report.page import newest_differences, render, write_report
 from tests.support.fake_replay import FakeReplayer, append_day, day_ms, sales
 
 HOSTILE = "<script>\u202e\x1b"

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.fuzzing import seeds
 from windowlib.errors import SpecError
-from windowlib.storm.acker.rotating_map import RotatingMap
+from windowlib.storm.acker.acker import RotatingMap
 
 
 @pytest.mark.parametrize("buckets", [2, 3, 5])
