@@ -17,6 +17,10 @@ from deltalake import DeltaTable, write_deltalake
 from expectations.loader import SUITES_VARIABLE
 from jobs.cli import options
 from jobs.cli.inspect import cell
+from jobs.engine import fingerprints
+from jobs.lake.lake import Lake
+from jobs.ledger.ledger import Ledger
+from jobs.publishing.judging import UNBROKEN
 from jobs.replay import replayer
 from jobs.replay.orders import Replayer
 from jobs.replay.replayer import replay_chunk
@@ -145,6 +149,18 @@ def test_an_edit_that_may_change_windows_over_the_border_is_told(
     assert key is None or (f"warning: {key}" in told and f"--from {day(0)}" in told)
     assert published("adopt", "sales", "--dry-run", "--from", day(0)) == 0, published.err
     assert "twice" not in published.err
+
+
+def test_a_change_of_code_beside_an_edit_that_fires_the_same_windows_has_the_check_of_the_border(
+    published: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Defect: the change of the code was only looked for if no key of the file had changed."""
+    monkeypatch.setattr(fingerprints, "SEMANTICS_VERSION", fingerprints.SEMANTICS_VERSION + 1)
+    write(published, "0s", **{"aggregates: {n:": "aggregates: {m:"})
+    assert published("adopt", "sales") in {0, 1}, published.err
+    assert "the change of code may change when windows fire" in flat(published.err)
+    view = Ledger(Lake(root=str(published.root)).ledger("sales"), now_ms=now_ms).view()
+    assert UNBROKEN in {check.check for run in view.runs.values() for check in run.result.checks}
 
 
 def test_an_adoption_that_begins_earlier_tells_the_changes_of_the_slices_before(published: Shell) -> None:
