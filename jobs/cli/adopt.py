@@ -14,7 +14,7 @@ from jobs.orchestration.following import stopped_readers
 from jobs.orchestration.requests import Staging
 from jobs.pipeline.slices import check_range, parse_bound, show_instant, slice_at, slice_grid, slices_between
 from jobs.planning.published_spec import why_uncomputable
-from jobs.planning.request_context import Asked, RequestContext
+from jobs.planning.request_context import Asked, RequestContext, stored_pipeline
 from jobs.planning.spec_changes import border_warning, spec_changes
 from jobs.planning.steps import Ask
 from jobs.planning.suite_fingerprint import with_checks
@@ -70,7 +70,8 @@ def adopt_command(  # noqa: PLR0913 - one parameter per option
         return options.answer(as_json, {"pipeline": pipeline.name, "changes": []}, line)
     told = options.err() if as_json else options.out()
     before = spec_of(view, other)
-    changes = spec_changes(before, pipeline)
+    stored = stored_pipeline(pipeline, view.requests[other.request_id])  # with the functions beside the file
+    changes = spec_changes(stored, pipeline, spec=other.result.spec_fingerprint)
     for line in changes:
         options.say(line, console=told)
     border = border_warning(changes, first=slices[0], published=view.slices[next(iter(view.published))])

@@ -40,9 +40,9 @@ def compare_coordinates(then: LogCoordinates, now: LogCoordinates) -> Match:
     """Compare the coordinates of a slice at two versions of a table.
 
     The same files have the same records. If every commit between the versions is known, none of them removed a record,
-    and their versions and the number of records tell whether one added some. A number that is 0 may be unknown, because
-    files can be without statistics, so it is not compared. If commits are gone, nothing is proven: a DELETE may have
-    removed a record, and an append have added another one. A log without commits has changed if its files have.
+    and the number of records tells whether one added some. If commits are gone, nothing is proven: a DELETE may have
+    removed a record, and an append have added another one. A log without commits has changed if its files have. Files
+    without statistics have no number of records.
 
     Returns:
         SAME, CHANGED or UNKNOWN.
@@ -55,7 +55,9 @@ def compare_coordinates(then: LogCoordinates, now: LogCoordinates) -> Match:
         return Match.CHANGED
     if now.since > then.version + 1:
         return Match.UNKNOWN
-    counts = ((then.records, now.records), (then.earlier_records, now.earlier_records))
-    has_other_counts = any(before and after and before != after for before, after in counts)
+    is_counted = not (then.has_unknown_records or now.has_unknown_records)
+    has_other_counts = is_counted and then.records != now.records
+    if then.earlier_records and now.earlier_records:  # 0 may be unknown
+        has_other_counts |= then.earlier_records != now.earlier_records
     has_new = has_other_counts or any(commit > then.version for commit in now.commits)
     return Match.CHANGED if has_new else Match.SAME

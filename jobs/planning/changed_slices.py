@@ -248,7 +248,7 @@ def in_words(work: RequestContext, changed: Sequence[ChangedSlice]) -> str:
     emptied = [
         change.slice
         for change in changed
-        if change.records_then and not (change.now.records or change.now.has_unknown_records or change.removed)
+        if change.records_then and not (change.now.records or change.removed or change.now.has_unknown_records)
     ]
     if emptied:
         words += f"; a replay publishes {counted(len(emptied), noun)} without a record: {named_spans(emptied)}"

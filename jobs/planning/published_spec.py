@@ -14,21 +14,13 @@ from jobs.pipeline.models.log import LogGrammar, SliceGrammar
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning.chains import CODE_CHANGED, adoption, begins_chain
 from jobs.planning.request_context import RequestContext, stored_pipeline
-from jobs.planning.spec_changes import in_one_sentence, spec_changes
+from jobs.planning.spec_changes import fingerprint_now, in_one_sentence, spec_changes
 from jobs.reading.log_places import log_place
 from jobs.runs import Slice
 from windowlib.errors import HindcastError, RequestError, SpecError
 
 LOST: Final = "a function or Hindcast itself has changed since it was opened"
 """Why a request, such as a proposal, cannot be replayed, and why a repair was closed that nobody has declined."""
-
-
-def fingerprint_now(stored: Pipeline) -> str | None:
-    """Return the fingerprint of a stored spec with the functions of now; None if one of them is gone."""
-    try:
-        return spec_fingerprint(stored)
-    except SpecError:
-        return None
 
 
 def is_lost(work: RequestContext, request: Request) -> bool:
@@ -137,7 +129,7 @@ def on_published_spec(work: RequestContext, view: LedgerView | None = None) -> t
     if request is None:
         return work, ()
     stored = stored_pipeline(work.pipeline, request)
-    changes = in_one_sentence(spec_changes(stored, work.pipeline))
+    changes = in_one_sentence(spec_changes(stored, work.pipeline, spec=head.result.spec_fingerprint))
     rules = {key: getattr(work.pipeline, key) for key in ("restate", "repair", "alerts")}
     warning = (
         f"{work.pipeline.source} is spec {spec[:12]}, but the published chain is spec "

@@ -4,11 +4,12 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from jobs.engine.fingerprints import key_orders, relevant_document
+from jobs.engine.fingerprints import key_orders, relevant_document, spec_fingerprint
 from jobs.pipeline.files import pipeline_document
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.plain_text import shortened
 from jobs.runs import Slice
+from windowlib.errors import SpecError
 
 _MAX_VALUE: Final = 60
 _MAX_NAMED: Final = 5
@@ -16,15 +17,25 @@ _OF_CODE: Final = "a function, or Hindcast itself, has changed"
 _OF_FIRING: Final = ("watermark", "windows", "log.", "semantics", _OF_CODE)
 
 
-def spec_changes(before: Pipeline, after: Pipeline) -> tuple[str, ...]:
+def fingerprint_now(stored: Pipeline) -> str | None:
+    """Return the fingerprint of a stored spec with the functions of now; None if one of them is gone."""
+    try:
+        return spec_fingerprint(stored)
+    except SpecError:
+        return None
+
+
+def spec_changes(before: Pipeline, after: Pipeline, *, spec: str | None = None) -> tuple[str, ...]:
     """Return the keys that change rows and have other values, such as `windows.allowed_lateness: 30m -> 1h`.
 
-    If only a user's function, or a version of Hindcast, makes the specs differ, the one text tells that.
+    `spec` is the fingerprint with which `before` was computed; None: it is not known. If a user's function, or a
+    version of Hindcast, makes the specs differ, the last text tells that.
     """
     documents = [pipeline_document(pipeline) for pipeline in (before, after)]
     old, new = ({**relevant_document(document), "order": {}} for document in documents)
     changes = (*_changes("", old, new), *_other_orders(*map(key_orders, documents)))
-    return changes or (_OF_CODE,)
+    is_of_code = not changes or (spec is not None and fingerprint_now(before) != spec)
+    return (*changes, _OF_CODE) if is_of_code else changes
 
 
 def _of_firing(changes: Sequence[str]) -> list[str]:
@@ -32,9 +43,12 @@ def _of_firing(changes: Sequence[str]) -> list[str]:
     return [change for change in changes if change.startswith(_OF_FIRING)]
 
 
-def may_fire_otherwise(before: Pipeline, after: Pipeline) -> bool:
-    """Return whether two different specs may fire other windows. A user's function may have changed, too."""
-    return bool(_of_firing(spec_changes(before, after)) or [*after.functions()])
+def may_fire_otherwise(before: Pipeline, after: Pipeline, *, spec: str) -> bool:
+    """Return whether two different specs may fire other windows. A user's function may have changed, too.
+
+    `spec` is the fingerprint with which `before` was computed.
+    """
+    return bool(_of_firing(spec_changes(before, after, spec=spec)) or after.functions())
 
 
 def border_warning(changes: Sequence[str], *, first: Slice, published: Slice) -> str | None:
@@ -45,7 +59,7 @@ def border_warning(changes: Sequence[str], *, first: Slice, published: Slice) ->
     firing = _of_firing(changes)
     if not firing or first.start_ms <= published.start_ms:
         return None
-    what = "it" if firing == [_OF_CODE] else ", ".join(change.partition(": ")[0] for change in firing)
+    what = ", ".join("the change of code" if change == _OF_CODE else change.partition(": ")[0] for change in firing)
     return (
         f"{what} may change when windows fire, what their panes have, or which windows there are. The "
         f"slices before {first.slice_id} keep their panes, so readers may see records of windows that are open "

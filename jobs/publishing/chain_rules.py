@@ -207,7 +207,8 @@ def run_of_former_spec(view: LedgerView, request: Request) -> StagedRun | None:
     before = run_before(view, first.result.slice)
     if before is None or before.result.spec_fingerprint == first.result.spec_fingerprint:
         return None
-    return before if may_fire_otherwise(spec_of(view, before), spec_of(view, first)) else None
+    specs, spec = (spec_of(view, before), spec_of(view, first)), before.result.spec_fingerprint
+    return before if may_fire_otherwise(*specs, spec=spec) else None
 
 
 def outdated(work: RequestContext, view: LedgerView, request: Request) -> Obstacle | None:
