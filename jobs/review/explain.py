@@ -287,12 +287,7 @@ def _from_log(
     is_read = has_read(lake, pipeline, record, record_id=record_id, run=run, view=view)
     if is_read is False:
         return _not_read(pipeline, record_id, run=run, is_published=is_published, values=values)
-    unsure = "" if is_read else _UNSURE.format(slice_id=slice_id)
-    if record.removed_by is not None:
-        unsure += (
-            f" In the log, {record.removed_by.named} has removed or changed the record since. "
-            f"`hindcast status {pipeline.name}` tells what becomes of the slice."
-        )
+    unsure = ("" if is_read else _UNSURE.format(slice_id=slice_id)) + _removal(pipeline, record)
     if not is_kept:
         sentence = (
             f"Record {record_id} is filtered: it arrived in slice {slice_id}, and log.where ({spec.log.where}) "
@@ -330,6 +325,16 @@ def _from_log(
     sentence += _other_spec(pipeline, spec, slice_id) + unsure
     fate = "assigned" if is_read else "unknown"
     return _explanation(record_id, fate, sentence, slice_id=slice_id, is_published=is_published, details=details)
+
+
+def _removal(pipeline: Pipeline, record: LogRecord) -> str:
+    """Return the commit that has removed a record, as a sentence; empty if the log has the record."""
+    if record.removed_by is None:
+        return ""
+    return (
+        f" In the log, {record.removed_by.named} has removed or changed the record since. "
+        f"`hindcast status {pipeline.name}` tells what becomes of the slice."
+    )
 
 
 def _not_read(
