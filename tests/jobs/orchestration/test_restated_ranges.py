@@ -82,7 +82,8 @@ def test_a_log_that_was_dropped_and_made_again_empties_no_published_day_by_itsel
     told = restated(work)
     assert totals(work) == [1] * 9
     assert told.sentences == (
-        "5 published days changed: 1970-01-05 … 1970-01-09, 10 records then, 2 now",
+        "5 published days changed: 1970-01-05 … 1970-01-09, 10 records then, 2 now; a replay publishes 4 days without "
+        "a record: 1970-01-05 … 1970-01-08",
         "1970-01-05 … 1970-01-09: not proposed, because the log is another table than the one that its run has read: "
         "`hindcast plan late --from 1970-01-05 --to 1970-01-10 --verify` compares the records. To restate them: "
         "hindcast run late --from 1970-01-05 --to 1970-01-10",
@@ -271,7 +272,10 @@ def test_a_restatement_ends_before_the_slices_that_the_other_pipeline_has_rolled
     place.erase(5)
     assert run(work, 2, 4, if_open=IfOpen.REPLACE).is_published
     told = restated(down)
-    assert told.sentences[0] == "3 published days changed: 1970-01-07 … 1970-01-09, 7 records then, 4 now"
+    assert told.sentences[0] == (
+        "3 published days changed: 1970-01-07 … 1970-01-09, 7 records then, 4 now; a replay publishes 1 day without a "
+        "record: 1970-01-09"
+    )
     assert told.sentences[1].startswith("1970-01-07 … 1970-01-08: proposed as request ")
     assert told.sentences[2] == f"1970-01-09: {why}"
     assert changed(down) == ["1970-01-09"]
