@@ -156,11 +156,12 @@ def _sql(rows: BorderRows) -> str:
     is_lost = f"(waiting > open AND {'true' if fires_at_end(new) else _IS_HIDDEN})"
     if any(map(fires_early, rows.specs)):
         is_lost += f" OR ({_MAY_BE_LOST})"
+    replaced = "newest" if former.accumulation == "discarding" else "CASE panes WHEN 1 THEN records ELSE newest END"
     purges = new.trigger is not None and new.trigger.purging is not None
     replaces = rows.has_same_keys and new.accumulation != "discarding" and not purges
     counts = _COUNTS.format(
         is_lost=is_lost.format(touching=_SAME if is_same else _OVERLAPPING),
-        replaced="CASE panes WHEN 1 THEN records ELSE newest END" if replaces else "0",
+        replaced=replaced if replaces else "0",
         same=_SAME,
         unfired=unfired,
         touching=(_SAME if is_apart else _OVERLAPPING).replace("a.", "g."),
