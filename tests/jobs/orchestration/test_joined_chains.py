@@ -558,6 +558,26 @@ def test_the_refusal_of_a_range_after_a_rollback_names_no_staged_repair(place: P
     assert staged not in str(refused.value)
 
 
+def test_a_proposed_repair_of_slices_that_were_published_again_is_told_as_one_to_replace(place: Place) -> None:
+    """Defect: `status` named its replay, which is refused."""
+    place.put(Put(0, 1), Put(0, 5), Put(1, 25), Put(1, 3, 10), Put(1, 40), Put(2, 50))
+    work = place.work()
+    run(work, 0, 2)
+    wanted, warm_up = repair_and_warm_up(work)
+    first = propose(work, wanted, warm_up=warm_up, who="ann")
+    assert "Replay it with hindcast run late" in _not_staged(work, work.ledger.view(), first)
+    place.put(Put(1, 41))
+    assert run(work, 1, 2).is_published
+    told = "cannot be replayed, because slices were published again after it was opened, first 1970-01-06"
+    status = _not_staged(work, work.ledger.view(), first)
+    assert f"It {told}: replace it with hindcast repair late --propose, or end it with hindcast cancel late" in status
+    assert open_request(work, work.ledger.view(), first).waits == f"{told}: decline it"
+    wanted, warm_up = repair_and_warm_up(work)
+    second = propose(work, wanted, warm_up=warm_up, who="ann")
+    assert second.request_id != first.request_id
+    assert not work.ledger.view().requests[first.request_id].is_open
+
+
 def test_a_repair_that_a_person_proposed_before_the_code_changed_is_told_and_replaced(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
