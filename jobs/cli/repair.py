@@ -11,7 +11,7 @@ from jobs.cli.run import Shown, run_asked
 from jobs.cli.slice_lines import all_option
 from jobs.durations import human_duration
 from jobs.folding import fold, folded_line
-from jobs.orchestration.late_repair import asked_for, check_current, repairing
+from jobs.orchestration.late_repair import asked_for, check_current, refusal_of, repairing
 from jobs.orchestration.repair_proposals import propose
 from jobs.orchestration.repair_range import LateRepair, repair_of
 from jobs.orchestration.requests import Staging
@@ -73,8 +73,10 @@ def repair_command(  # noqa: PLR0913 - one parameter per option
     from_ms, to_ms = (None if text is None else parse_bound(pipeline, text) for text in (from_text, to_text))
     at_most_ms = None if at_most_text is None else options.duration_ms(at_most_text, "--at-most")
     repair = repair_of(work, from_ms=from_ms, to_ms=to_ms, at_most_ms=at_most_ms)
-    if as_json and not (repair.late and (runs or proposes)):
-        options.print_json(repair.to_json())
+    is_report = not (repair.late and (runs or proposes))
+    refusal = refusal_of(work, repair) if is_report and repair.late else ""
+    if as_json and is_report:
+        options.print_json({**repair.to_json(), "refusal": refusal})
         return options.OK
     if not repair.late:
         left = f"; later than --at-most: {counted(repair.left, 'record')}" if repair.left else ""
@@ -82,7 +84,7 @@ def repair_command(  # noqa: PLR0913 - one parameter per option
         options.say(*filter(None, [repair.stays_late]))
         return options.OK
     if not (runs or proposes):
-        _show(repair, at_least=fold_from)
+        _show(repair, refusal, at_least=fold_from)
         return options.OK
     repaired = repairing(work, repair)
     warm_up = restart_of(repaired, repair.slices, beginning=repair.beginning, master=master)
@@ -104,7 +106,7 @@ def _propose(work: RequestContext, repair: LateRepair, warm_up: WarmUp | None, *
     )
 
 
-def _show(repair: LateRepair, *, at_least: int) -> None:
+def _show(repair: LateRepair, refusal: str, *, at_least: int) -> None:
     for stretch in fold(repair.late, lambda _: None, at_least=at_least):
         names = [late.slice.slice_id for late in stretch.items]
         records, windows = (sum(getattr(late, name) for late in stretch.items) for name in ("records", "windows"))
@@ -114,6 +116,10 @@ def _show(repair: LateRepair, *, at_least: int) -> None:
         f"{counted(repair.records, 'late record')} could be in {'its' if repair.records == 1 else 'their'} windows "
         f"with allowed lateness {human_duration(repair.lateness_ms)} in place of {human_duration(repair.own_ms)}: "
         f"{counted(len(repair.slices), 'slice')} to replay, besides a warm-up.{left} "
-        f"`hindcast repair {repair.pipeline} --run --no-publish` computes the difference.",
+        + (
+            f"A repair is refused now: {refusal}"
+            if refusal
+            else f"`hindcast repair {repair.pipeline} --run --no-publish` computes the difference."
+        ),
         *filter(None, [repair.stays_late]),
     )

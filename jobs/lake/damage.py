@@ -23,11 +23,11 @@ REMOTE_ADVICE = (
 )
 
 _FEATURE_ADVICE = (
-    "The library that reads the table here does not have this feature. Drop the feature (ALTER TABLE … DROP FEATURE; "
-    "REORG TABLE … APPLY (PURGE) removes deletion vectors), or append the records to a table without it"
+    "The library that reads the table here refuses the features of the table. Drop the feature (ALTER TABLE … DROP "
+    "FEATURE; REORG TABLE … APPLY (PURGE) removes deletion vectors), or append the records to a new table without it"
 )
-_FEATURE = re.compile(r"[Tt]able features required|Feature '\w+' is not supported|catalog-managed table")
-"""How deltalake names a feature of a table that it cannot read."""
+_FEATURE = re.compile(r"[Tt]able features required|\bUnsupported: |catalog-managed table")
+"""How deltalake tells that it cannot read a table with a feature or a version of the protocol."""
 _MAX_CAUSE = 300
 
 

@@ -12,17 +12,20 @@ from typing import TYPE_CHECKING, Final
 from jobs.durations import human_duration
 from jobs.lake.checkpoint_rows import read_checkpoint
 from jobs.lake.log_match import Match
+from jobs.ledger.seen_log import known_log
 from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
 from jobs.orchestration.repair_range import LateRepair, reach_of_late, with_lateness
+from jobs.pipeline.look_back import look_back
 from jobs.pipeline.slices import show_ms, slice_grid, slices_between
 from jobs.plain_text import agreeing, counted
 from jobs.planning.chains import RunsByState
 from jobs.planning.changed_slices import changed_slices, in_words
+from jobs.planning.log_pin import pin_input
 from jobs.planning.request_context import Asked, RequestContext, from_the_beginning
 from jobs.publishing.chain_rules import greater_repairs, lateness_ms
 from jobs.reading.stored_tables import spec_of
 from jobs.runs import CheckpointRef, Slice, WarmUp
-from windowlib.errors import RequestError
+from windowlib.errors import LogError, RequestError, SpecError
 from windowlib.records import tables
 from windowlib.records.row_ids import IdSum
 
@@ -69,6 +72,18 @@ def check_current(work: RequestContext, repair: LateRepair, warm_up: WarmUp | No
         f"{in_words(work, changed)}. A repair needs the records that the published runs read. Replay the changed "
         f"slices first: hindcast run {name} --from {start} --to {end}"
     )
+
+
+def refusal_of(work: RequestContext, repair: LateRepair) -> str:
+    """Return why the range of a repair cannot be replayed now; empty if it can. Its warm-up is not asked for."""
+    repaired = repairing(work, repair)
+    known = known_log(work.ledger.view(), look_back(repaired.pipeline, repair.slices).every)
+    try:
+        check_current(work, repair, None)
+        pin_input(repaired.pipeline, work.lake, repair.slices, known=known)
+    except (LogError, RequestError, SpecError) as error:
+        return str(error)
+    return ""
 
 
 def asked_for(repair: LateRepair, *, who: str, warm_up: WarmUp | None, reason: str = "") -> Asked:

@@ -12,14 +12,12 @@ from typing import Any, Final
 
 from jobs.engine.fingerprints import relevant_document
 from jobs.lake.lake import Lake
-from jobs.lake.log_match import Match, match_input
 from jobs.lake.store import attempts_dataset
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.files import pipeline_document
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import show_instant
 from jobs.plain_text import counted
-from jobs.planning.log_state import read_log_state
 from jobs.planning.spec_changes import in_one_sentence, spec_changes
 from jobs.reading.plain_values import plain, rows_of
 from jobs.reading.published import HIDDEN
@@ -27,9 +25,9 @@ from jobs.reading.stored_rows import IDS, StoredRuns
 from jobs.reading.stored_tables import spec_of
 from jobs.review.explain_rows import Fate, duplicate, invalid, late, some, unassigned
 from jobs.review.explain_windows import RecordWindows, record_time, windows_of
-from jobs.review.log_search import LogRecord, records_of
+from jobs.review.log_search import LogRecord, has_read, records_of, removed_records
 from windowlib.columnar.undecodable import readable
-from windowlib.errors import LogError, RequestError, SpecError
+from windowlib.errors import LogError, RequestError
 from windowlib.records.tables import DUPLICATE_RECORDS, INVALID_RECORDS, LATE_RECORDS, ROW_ID, UNASSIGNED_RECORDS
 
 _HEXADECIMAL = re.compile(r"[0-9a-fA-F]{1,16}")  # fewer digits: without leading zeros, as older runs stored them
@@ -114,24 +112,44 @@ def explain(
         StoreError: stored rows cannot be read, or differ from those that were written.
     """
     rows, told = _from_side_tables(lake, pipeline, record_id, view=view)
-    records: list[LogRecord] = []
-    problem = ""
-    if pipeline.log.record_id or not told:
-        try:
-            records = _without(rows, records_of(lake, pipeline, record_id, view=view, only=only))
-        except (LogError, RequestError) as error:
-            if not told:
-                raise
-            if isinstance(error, LogError):
-                problem = f" The log could not be searched for other records with this id: {error}"
+    records, problem = _in_log(lake, pipeline, record_id, view=view, only=only, rows=rows)
     for record in records[: max(0, MOST_TOLD - len(told))]:
         is_first = sum(each.slice_id == record.slice_id for each in records) == 1 and all(
             "earlier_rank" in row for row in rows if row["slice_id"] == record.slice_id
         )
-        find = locate if is_first else None
+        find = locate if is_first and record.removed_by is None else None
         told.append(_from_log(lake, pipeline, record_id, record=record, view=view, locate=find))
     left_out = len(rows) + len(records) - len(told)
     return replace(told[0], sentence=told[0].sentence + problem, others=tuple(told[1:]), left_out=left_out)
+
+
+def _in_log(
+    lake: Lake, pipeline: Pipeline, record_id: str, *, view: LedgerView, only: frozenset[str] | None,
+    rows: Sequence[Mapping[str, Any]],
+) -> tuple[list[LogRecord], str]:  # fmt: skip
+    """Return the records of the log with an id that have none of the rows of side tables.
+
+    If it cannot be searched, and there are rows, a sentence tells why.
+
+    Raises:
+        LogError, RequestError: as for `explain`, if there is no row.
+    """
+    if rows and not pipeline.log.record_id:
+        return [], ""
+    try:
+        return _without(rows, records_of(lake, pipeline, record_id, view=view, only=only)), ""
+    except RequestError:
+        removed: list[LogRecord] = []
+        if not rows and only is None:
+            with suppress(LogError):
+                removed = removed_records(lake, pipeline, record_id, view=view)
+        if not rows and not removed:
+            raise
+        return removed, ""
+    except LogError as error:
+        if not rows:
+            raise
+        return [], f" The log could not be searched for other records with this id: {error}"
 
 
 def _from_side_tables(
@@ -270,6 +288,11 @@ def _from_log(
     if is_read is False:
         return _not_read(pipeline, record_id, run=run, is_published=is_published, values=values)
     unsure = "" if is_read else _UNSURE.format(slice_id=slice_id)
+    if record.removed_by is not None:
+        unsure += (
+            f" In the log, {record.removed_by.named} has removed or changed the record since. "
+            f"`hindcast status {pipeline.name}` tells what becomes of the slice."
+        )
     if not is_kept:
         sentence = (
             f"Record {record_id} is filtered: it arrived in slice {slice_id}, and log.where ({spec.log.where}) "
@@ -359,36 +382,3 @@ def _no_windows_text(pipeline: Pipeline) -> str:
     if pipeline.windows.is_unbounded:
         return "The windows have no bounds in time, so the tables do not show in which panes of this key it is"
     return "They were merged into other windows, or closed without a firing"
-
-
-def has_read(
-    lake: Lake, pipeline: Pipeline, record: LogRecord, *, record_id: str, run: StagedRun, view: LedgerView
-) -> bool | None:
-    """Return whether a run of the record's slice has read it. None: the slice has changed, and nothing tells.
-
-    If the Delta log shows a change of the slice, the record is looked up in the version of the log that the run read.
-    """
-    slice_ = run.result.slice
-    with suppress(LogError):  # a slice with a DELETE that nobody has accepted has changed
-        now = read_log_state(pipeline, lake, [slice_], view=view).coordinates[slice_.slice_id]
-        if match_input(run.sightings, now) is Match.SAME:
-            return True
-    then = max((sighting.log for sighting in run.sightings if sighting.is_equal), key=lambda log: log.version)
-    if then.table_id != record.log.table_id:
-        return None
-    only = frozenset([slice_.slice_id])
-    try:
-        earlier = records_of(lake, pipeline, record_id, view=view, only=only, version=then.version)
-    except RequestError:
-        return False
-    except (LogError, SpecError):  # the version is gone, or lacks columns
-        return None
-    known = earlier[0].values.keys() & record.values.keys()  # columns may have been added since
-
-    def equal(records: Sequence[LogRecord]) -> int:
-        return sum(all(repr(own.values[name]) == repr(record.values[name]) for name in known) for own in records)
-
-    read = equal(earlier)
-    if not read:
-        return False
-    return True if read >= equal(records_of(lake, pipeline, record_id, view=view, only=only)) else None

@@ -1,9 +1,9 @@
-"""Finds a record in the log by its id, and the slice of a record by its columns. No Spark."""
+"""Finds a record in the log by its id, its slice by its columns, and tells whether a run has read it. No Spark."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
 from itertools import islice
@@ -14,18 +14,22 @@ from jobs.lake.covered_files import CoveredFile, StoredDigests
 from jobs.lake.known_log import REWRITE
 from jobs.lake.lake import Lake
 from jobs.lake.log_cut import Cut, slice_value
+from jobs.lake.log_match import Match, match_input
 from jobs.lake.log_rows import Search, find_records, leaf_columns
 from jobs.lake.log_version import DataFile, LogVersion
+from jobs.lake.rewrite_search import find_rewrites
+from jobs.lake.rewrites import Rewrite
 from jobs.ledger.seen_log import known_log
-from jobs.ledger.view import LedgerView
+from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.log_schema import derivation
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slice_at, slice_grid
 from jobs.plain_text import counted
+from jobs.planning.log_state import read_log_state
 from jobs.reading.log_places import log_place
 from jobs.reading.plain_values import column_values
 from jobs.runs import Slice
-from windowlib.errors import LogError, RequestError
+from windowlib.errors import LogError, RequestError, SpecError
 
 
 def _whole_ms(value: object) -> str:
@@ -70,11 +74,15 @@ MOST_RECORDS: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class LogRecord:
-    """A record of the log and the slice in which it arrived, with the columns that are stored there."""
+    """A record of the log and the slice in which it arrived, with the columns that are stored there.
+
+    `removed_by` is the commit that removed or changed the record, if the newest version of the log does not have it.
+    """
 
     log: LogVersion
     slice_id: str
     values: dict[str, Any]
+    removed_by: Rewrite | None = None
 
     def derived(self, spec: Pipeline) -> tuple[dict[str, Any], bool]:
         """Return the record with the derived columns of a spec, and whether the filter of the spec keeps it."""
@@ -173,3 +181,62 @@ def log_search(
         )
 
     return log, search
+
+
+def has_read(
+    lake: Lake, pipeline: Pipeline, record: LogRecord, *, record_id: str, run: StagedRun, view: LedgerView
+) -> bool | None:
+    """Return whether a run of the record's slice has read it. None: the slice has changed, and nothing tells.
+
+    If the Delta log shows a change of the slice, the record is looked up in the version of the log that the run read.
+    """
+    slice_ = run.result.slice
+    with suppress(LogError):  # a slice with a DELETE that nobody has accepted has changed
+        now = read_log_state(pipeline, lake, [slice_], view=view).coordinates[slice_.slice_id]
+        if match_input(run.sightings, now) is Match.SAME:
+            return True
+    then = max((sighting.log for sighting in run.sightings if sighting.is_equal), key=lambda log: log.version)
+    if then.table_id != record.log.table_id:
+        return None
+    only = frozenset([slice_.slice_id])
+    try:
+        earlier = records_of(lake, pipeline, record_id, view=view, only=only, version=then.version)
+    except RequestError:
+        return False
+    except (LogError, SpecError):  # the version is gone, or lacks columns
+        return None
+    known = earlier[0].values.keys() & record.values.keys()  # columns may have been added since
+
+    def equal(records: Sequence[LogRecord]) -> int:
+        return sum(all(repr(own.values[name]) == repr(record.values[name]) for name in known) for own in records)
+
+    read = equal(earlier)
+    if not read or record.removed_by is not None:
+        return read > 0
+    return True if read >= equal(records_of(lake, pipeline, record_id, view=view, only=only)) else None
+
+
+def removed_records(lake: Lake, pipeline: Pipeline, record_id: str, *, view: LedgerView) -> list[LogRecord]:
+    """Return the records with an id that a commit has removed from published slices, of the newest such commit.
+
+    Raises:
+        LogError: the log cannot be read.
+    """
+    for rewrite in sorted(_rewrites(lake, pipeline, view), key=lambda rewrite: -rewrite.version):
+        only, before = frozenset(rewrite.slices), rewrite.version - 1
+        with suppress(LogError, RequestError, SpecError):  # the version is gone, or lacks the record or columns
+            records = records_of(lake, pipeline, record_id, view=view, only=only, version=before)
+            return [replace(record, removed_by=rewrite) for record in records]
+    return []
+
+
+def _rewrites(lake: Lake, pipeline: Pipeline, view: LedgerView) -> Iterator[Rewrite]:
+    """Yield the commits that removed or changed records of published slices, and that their runs have not read."""
+    place, grid = log_place(lake, pipeline), slice_grid(pipeline)
+    if pipeline.log.record_id is None or place.open().why_not_accepted:
+        return
+    for run_id in view.published.values():
+        yield from (accepted.rewrite for accepted in view.rewrites_since(view.run(run_id)))
+    published = (view.slices[slice_id] for slice_id in view.published)
+    slices = tuple(slice_ for slice_ in published if slice_at(grid, slice_.start_ms) == slice_)
+    yield from find_rewrites(place, by=pipeline.log.slice, slices=slices, known=known_log(view, slices)).rewrites

@@ -1,9 +1,18 @@
 """Errors of deltalake, Arrow and the file system become one error of ours."""
 
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from deltalake.exceptions import DeltaError
 
 from jobs.lake.damage import log_errors, table_errors
+from jobs.lake.delta_log import DeltaPlace
+from tests.support.delta_logs import commits_of
 from windowlib.errors import LogError, StoreError
 
 
@@ -39,4 +48,30 @@ def test_a_log_that_may_not_be_read_is_not_damaged() -> None:
     with pytest.raises(LogError) as told, log_errors("event_logs/x", "opening version latest"):
         raise DeltaError(cause)
     assert "opening version latest failed: Permission denied. Give this user the right to use it" in str(told.value)
+    assert "damaged" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "protocol",
+    [
+        {"minReaderVersion": 4, "minWriterVersion": 8},
+        {
+            "minReaderVersion": 3,
+            "minWriterVersion": 7,
+            "readerFeatures": ["a-preview"],
+            "writerFeatures": ["a-preview"],
+        },
+        {"minReaderVersion": 1, "minWriterVersion": 2},  # a TIMESTAMP_NTZ column needs a feature
+    ],
+)
+def test_a_table_with_features_that_the_library_refuses_is_not_damaged(
+    tmp_path: Path, protocol: Mapping[str, Any]
+) -> None:
+    write_deltalake(str(tmp_path), pa.table({"at": pa.array([0], pa.timestamp("us"))}))
+    [commit] = commits_of(tmp_path)
+    entries = [json.loads(line) for line in commit.read_text("utf-8").splitlines()]
+    others = [entry for entry in entries if "protocol" not in entry]
+    commit.write_text("\n".join(map(json.dumps, [{"protocol": protocol}, *others])), "utf-8")
+    with pytest.raises(LogError, match="refuses the features of the table") as told:
+        DeltaPlace(uri=str(tmp_path)).open()
     assert "damaged" not in str(told.value)

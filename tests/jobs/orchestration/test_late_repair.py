@@ -16,7 +16,7 @@ from jobs.ledger.events import EventKind, LedgerEvent
 from jobs.ledger.provenance import DagRunOrigin
 from jobs.ledger.view import Request, RequestKind, StagedRun
 from jobs.orchestration import repair_proposals
-from jobs.orchestration.late_repair import asked_for, check_current, repairing
+from jobs.orchestration.late_repair import asked_for, check_current, refusal_of, repairing
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.repair_proposals import propose_repairs, within_budget
 from jobs.orchestration.repair_range import LateRepair, repair_of
@@ -346,6 +346,23 @@ def test_a_repair_of_runs_that_readers_do_not_see_any_more_is_not_published(tmp_
     assert not attempt.is_published
     assert "the repair is of other runs than readers see" in attempt.why
     assert shown(work) == seen
+
+
+def test_the_report_tells_that_a_repair_is_refused(tmp_path: Path) -> None:
+    """Defect: `hindcast repair` named a command for records of slices that nothing can replay any more."""
+    for day in range(2):
+        append_one(tmp_path / "log", day, day * DAY_MS + DAY_MS // 2, value=2 * day)
+        append_one(tmp_path / "log", day, day * DAY_MS + DAY_MS // 4, value=2 * day + 1)
+    _, work = ordered_context(tmp_path)
+    run_days(work, 0, 2)
+    late = repair_of(work, from_ms=None, to_ms=None, at_most_ms=None)
+    assert late.records == 2
+    assert not refusal_of(work, late)
+    for file in (tmp_path / "log").glob("day=*/*.parquet"):
+        file.unlink()
+    assert "4 files of the range that do not exist" in refusal_of(work, late)
+    append_one(tmp_path / "log", 0, DAY_MS // 2, value=9)
+    assert "Replay the changed slices first" in refusal_of(work, late)
 
 
 def test_the_runs_that_the_end_of_a_repair_shows_stop_a_publication_until_they_are_waived(tmp_path: Path) -> None:

@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
+from jobs.publishing.accepting import accept_rewrites, rewrites_of
+from jobs.review.explain import Explanation, explain
 from jobs.review.log_search import LogRecord, records_of
 from tests.support.log_shop import SCHEMA, LogShop, records
-from windowlib.errors import LogError
+from windowlib.errors import LogError, RequestError
 
 
 def found(shop: LogShop, number: int) -> list[LogRecord]:
@@ -27,3 +29,34 @@ def test_a_record_without_a_slice_is_told_and_the_others_are_found(tmp_path: Pat
     with pytest.raises(LogError, match=words):
         found(shop, 0)
     assert [found(shop, row["seq"])[0].slice_id for row in rows[1:]] == [row["day"] for row in rows[1:]]
+
+
+def test_a_record_that_a_commit_has_removed_since_is_explained(tmp_path: Path) -> None:
+    """Defect: readers see it in a window, and `explain` told that the log has no such record."""
+    shop = LogShop(tmp_path, "record_id: seq")
+    for day in range(3):
+        rows = [row | {"k": "ann"} for row in records(random.Random(day), 10 * day, 5, day)]
+        shop.put(sorted(rows, key=lambda row: row["at"]))
+    assert shop.run().is_published
+    work = shop.work
+
+    def explained(number: int) -> Explanation:
+        return explain(work.lake, work.pipeline, str(number), view=work.ledger.view())
+
+    def fates() -> dict[int, tuple[str, str | None]]:
+        every = {number: explained(number) for number in (10, 11, 12, 13, 14, 20)}
+        return {number: (one.fate, one.slice_id) for number, one in every.items()}
+
+    before = fates()
+    DeltaTable(str(shop.log)).delete("day = '2026-03-02'")
+    assert fates() == before
+    assigned = next(number for number, (fate, _) in before.items() if fate == "assigned" and number < 20)
+    sentence = explained(assigned).sentence
+    assert "In the log, commit 3 (DELETE) has removed or changed the record since." in sentence
+    view = work.ledger.view()
+    rewrites = rewrites_of(work, view)
+    accept_rewrites(work, rewrites, rewrites.rewrites, reason="a test", who="ann")
+    assert fates() == before
+    assert shop.run().is_published
+    with pytest.raises(RequestError, match="has no record"):
+        explained(assigned)
