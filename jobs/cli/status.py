@@ -21,7 +21,7 @@ from jobs.planning.change_sentences import told_changes
 from jobs.planning.changed_slices import stretches_of
 from jobs.planning.event_time_progress import EventTimeProgress, progress_of
 from jobs.planning.log_state import LogState
-from jobs.planning.published_spec import on_published_spec, why_lost, why_not_replayed
+from jobs.planning.published_spec import LOST, on_published_spec, why_lost, why_not_replayed
 from jobs.planning.request_context import ReadLog, RequestContext, context_of, is_live
 from jobs.planning.standing import empty_slices, holes
 from jobs.publishing.current_tables import current_tables
@@ -236,7 +236,8 @@ def _not_staged(work: RequestContext, view: LedgerView, request: Request) -> str
     name, request_id = work.pipeline.name, request.request_id[:SHOWN_DIGITS]
     cancel = f"hindcast cancel {name} --request {request_id} --reason …"
     if why := why_not_replayed(work, view, request):
-        return f"{what}. It cannot be replayed, because {why}: end it with {cancel}"
+        again = f"replace it with hindcast repair {name} --propose, or " if request.is_repair and why != LOST else ""
+        return f"{what}. It cannot be replayed, because {why}: {again}end it with {cancel}"
     if not request.is_proposed:
         return what
     return (

@@ -19,6 +19,7 @@ from typing import Final
 import pyarrow as pa
 
 from jobs.lake.arrow_sql import query
+from jobs.pipeline.models.triggers import TriggerGrammar
 from jobs.pipeline.models.windows import Sliding, WindowsGrammar
 from jobs.reading.published import BOUNDS, quote_duckdb
 
@@ -155,10 +156,12 @@ def _sql(rows: BorderRows) -> str:
     is_lost = f"(waiting > open AND {'true' if fires_at_end(new) else _IS_HIDDEN})"
     if any(map(fires_early, rows.specs)):
         is_lost += f" OR ({_MAY_BE_LOST})"
-    replaces = rows.has_same_keys and new.accumulation != "discarding"
+    replaced = "newest" if former.accumulation == "discarding" else "CASE panes WHEN 1 THEN records ELSE newest END"
+    purges = new.trigger is not None and new.trigger.purging is not None
+    replaces = rows.has_same_keys and new.accumulation != "discarding" and not purges
     counts = _COUNTS.format(
         is_lost=is_lost.format(touching=_SAME if is_same else _OVERLAPPING),
-        replaced="CASE panes WHEN 1 THEN records ELSE newest END" if replaces else "0",
+        replaced=replaced if replaces else "0",
         same=_SAME,
         unfired=unfired,
         touching=(_SAME if is_apart else _OVERLAPPING).replace("a.", "g."),
@@ -198,13 +201,21 @@ def _each(rows: str, *, start: str, step_ms: int) -> str:
 
 def fires_at_end(windows: WindowsGrammar) -> bool:
     """Return whether each window certainly fires at its end."""
-    trigger = windows.trigger
+    trigger = _firing(windows)
     return trigger is None or trigger.kind in _AT_THE_END | {"continuous", "after_watermark"}
 
 
 def fires_early(windows: WindowsGrammar) -> bool:
     """Return whether windows may fire before their end."""
-    trigger = windows.trigger
+    trigger = _firing(windows)
     if trigger is None or trigger.kind in _AT_THE_END:
         return False
     return trigger.after_watermark is None or trigger.after_watermark.early is not None
+
+
+def _firing(windows: WindowsGrammar) -> TriggerGrammar | None:
+    """Return the trigger that decides when windows fire: the one inside `purging`."""
+    trigger = windows.trigger
+    while trigger is not None and trigger.purging is not None:
+        trigger = trigger.purging
+    return trigger

@@ -10,9 +10,8 @@ from jobs.orchestration.repair_range import LateRepair, repair_of
 from jobs.pipeline.models.restate import RepairGrammar
 from jobs.pipeline.slices import slices_between
 from jobs.planning.estimate import Estimate, estimator
-from jobs.planning.published_spec import LOST, is_lost, on_published_spec
+from jobs.planning.published_spec import LOST, is_lost, on_published_spec, why_replaced
 from jobs.planning.request_context import SHOWN_ID, RequestContext, is_live, requested_event
-from jobs.publishing.chain_rules import replaced_since
 from jobs.replay.restart import restart_before
 from jobs.runs import WarmUp
 from windowlib.errors import InvariantBroken, LogError, RequestError, SpecError, StoreError
@@ -72,11 +71,9 @@ def _outdated(work: RequestContext, view: LedgerView) -> list[LedgerEvent]:
     ]
     closed = {event.request_id for event in lost}
     return lost + [
-        closed_event(request.request_id, f"slices were published again after it was opened, first {replaced[0]}")
+        closed_event(request.request_id, why)
         for request in view.open_requests(RequestKind.REPAIR)
-        if request.request_id not in closed
-        and not is_live(work, request)
-        and (replaced := replaced_since(view, request, end_ms=request.to_ms))
+        if request.request_id not in closed and not is_live(work, request) and (why := why_replaced(view, request))
     ]
 
 
@@ -149,4 +146,4 @@ def _is_declined(view: LedgerView, request: Request) -> bool:
     if request.state is not RequestState.CLOSED or request.ended_by is not None or request.failure == LOST:
         return False
     decided = [decision for decision in view.decisions.values() if decision.request_id == request.request_id]
-    return (bool(decided) and decided[-1].action == "cancel") or not replaced_since(view, request, end_ms=request.to_ms)
+    return (bool(decided) and decided[-1].action == "cancel") or not why_replaced(view, request)

@@ -5,7 +5,7 @@ staged as the beginning of a chain can continue one later: the slices before it 
 with which it began.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -298,9 +298,11 @@ def _gap(
     is_warm_up = begun is not None and begun.is_chain_start
     of_other_spec = begun if is_warm_up else published
     is_other_spec = of_other_spec is not None
-    nearest = log_start
+    nearest, staged = log_start, tuple[Request, ...]()
     if not is_other_spec:
         nearest = _nearest(slice_grid(pipeline), view, before=before, log_start=log_start, spec=spec)
+        awaited = (request for request in view.awaited_requests() if not request.is_repair)  # a repair leaves no state
+        staged = tuple(request for request in awaited if before.slice_id in request.runs)
     return ChainGap(
         pipeline=pipeline.name,
         source=pipeline.source,
@@ -308,7 +310,7 @@ def _gap(
         before=before,
         nearest=nearest,
         log_start=log_start,
-        staged_by=() if is_other_spec else _staged_by(view.awaited_requests(), before),
+        staged_by=staged,
         specs=None if of_other_spec is None else (of_other_spec.result.spec_fingerprint, spec),
         is_warm_up=is_warm_up,
         adoption=adoption(pipeline)
@@ -337,10 +339,6 @@ def _nearest(grid: SliceGrid, view: LedgerView, *, before: Slice, log_start: Sli
             return nearest if run is None or run.result.spec_fingerprint == spec else log_start
         nearest = earlier
     return nearest
-
-
-def _staged_by(requests: Sequence[Request], before: Slice) -> tuple[Request, ...]:
-    return tuple(request for request in requests if before.slice_id in request.runs)
 
 
 def _in_words_of_the_command_line(gap: ChainGap) -> str:

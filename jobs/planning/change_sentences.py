@@ -83,9 +83,10 @@ def _fate(work: RequestContext, group: Sequence[Assessed], *, is_edited: bool) -
     if first.request is not None:
         what = "proposed as" if first.request.is_proposed else "replayed by"
         return f"{which}: {what} request {first.request.request_id[:SHOWN_ID]}"
-    if not first.why_not:
+    is_scheduled = work.pipeline.schedule is not None
+    if not first.why_not and is_scheduled:
         return f"{which}: the next scheduled run proposes to restate {'it' if len(group) == 1 else 'them'}"
-    why = f"{which}: not proposed, because {first.why_not}"
+    why = f"{which}: not proposed, because {first.why_not or 'the pipeline has no schedule'}"
     if not first.is_replayable:
         return why
     if is_edited:

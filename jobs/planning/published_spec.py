@@ -28,6 +28,27 @@ def is_lost(work: RequestContext, request: Request) -> bool:
     return fingerprint_now(stored_pipeline(work.pipeline, request)) != request.spec_fingerprint
 
 
+def replaced_since(view: LedgerView, request: Request, *, end_ms: int | None) -> tuple[str, ...]:
+    """Return the slices of which the published chain has other runs than when a request was opened.
+
+    They are those up to `end_ms`, from the warm-up of the request or else from its range on.
+    """
+    then, from_ms = view.published_at(request.opened_seq), request.from_ms
+    first_ms = from_ms if request.warm_up is None else request.warm_up.first.start_ms
+    return tuple(
+        slice_id
+        for slice_id, run_id in view.published.items()
+        if (first_ms or 0) <= view.slices[slice_id].start_ms < (end_ms or 0)
+        and view.chain_run_id(then.get(slice_id, "")) != view.chain_run_id(run_id)
+    )
+
+
+def why_replaced(view: LedgerView, repair: Request) -> str:
+    """Return that slices of a late repair, or of its warm-up, were published again since it was opened; else empty."""
+    replaced = replaced_since(view, repair, end_ms=repair.to_ms)
+    return f"slices were published again after it was opened, first {replaced[0]}" if replaced else ""
+
+
 def why_not_replayed(work: RequestContext, view: LedgerView, request: Request) -> str:
     """Return why a request, such as a proposal, is not to be replayed any more; empty if it may be.
 
@@ -35,6 +56,8 @@ def why_not_replayed(work: RequestContext, view: LedgerView, request: Request) -
     """
     if is_lost(work, request):
         return LOST
+    if request.is_repair:
+        return why_replaced(view, request)
     is_restatement, head = request.kind is RequestKind.RESTATEMENT, view.head
     is_other = is_restatement and head is not None and head.result.spec_fingerprint != request.spec_fingerprint
     return "the published chain goes on with another spec since it was opened" if is_other else ""

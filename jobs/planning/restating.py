@@ -136,7 +136,10 @@ def request_to_continue(
     """
     view = work.ledger.view()
     left = view.requests.get(request_id)
-    if left is not None and left.is_open and (why := why_not_replayed(work, view, left)) not in {"", LOST}:
+    why = ""
+    if left is not None and left.is_open and not left.is_repair:  # the replay of a repair closes it
+        why = why_not_replayed(work, view, left)
+    if why not in {"", LOST}:
         cancel = f"`hindcast cancel {work.pipeline.name} --request {request_id} --reason …`"
         raise RequestError(f"request {request_id} cannot be replayed, because {why}. Cancel it: {cancel}")
     request = up_to_head(work, request_id)

@@ -16,7 +16,7 @@ from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import SliceGrid, next_slice, previous_slice, show_ms, slice_at, slice_grid
 from jobs.planning.chains import CODE_CHANGED, adoption, begins_chain, run_before, shown_for_other_spec
-from jobs.planning.published_spec import is_lost
+from jobs.planning.published_spec import is_lost, replaced_since
 from jobs.planning.request_context import RequestContext, not_in_upstream, stored_pipeline
 from jobs.planning.spec_changes import may_fire_otherwise
 from jobs.publishing.stop_reasons import listed
@@ -146,21 +146,6 @@ def of_other_chain(work: RequestContext, view: LedgerView, request: Request) -> 
         f"{request.request_id} would undo. Run `hindcast repair {work.pipeline.name} --run` again"
     )
     return Obstacle(why, greater)
-
-
-def replaced_since(view: LedgerView, request: Request, *, end_ms: int | None) -> tuple[str, ...]:
-    """Return the slices of which the published chain has other runs than when a request was opened.
-
-    They are those up to `end_ms`, from the warm-up of the request or else from its range on.
-    """
-    then, from_ms = view.published_at(request.opened_seq), request.from_ms
-    first_ms = from_ms if request.warm_up is None else request.warm_up.first.start_ms
-    return tuple(
-        slice_id
-        for slice_id, run_id in view.published.items()
-        if (first_ms or 0) <= view.slices[slice_id].start_ms < (end_ms or 0)
-        and view.chain_run_id(then.get(slice_id, "")) != view.chain_run_id(run_id)
-    )
 
 
 def of_changed_warm_up(view: LedgerView, request: Request) -> Obstacle | None:

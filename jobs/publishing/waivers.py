@@ -130,7 +130,15 @@ def refusal_after(work: RequestContext, view: LedgerView, request: Request, *, w
     supposed = {run.result.run_id: replace(run, waiver=_supposed(run)) for run in runs}
     after = replace(view, runs=ChainMap(supposed, view.runs))  # type: ignore[arg-type]  # only read
     attempt = judge_publication(work, after, request)
-    return "" if attempt.is_published or is_due(work, after, request) else attempt.why
+    is_held = any(map(_has_failed, stopping_runs(after, request)))
+    return "" if attempt.is_published or (is_due(work, after, request) and not is_held) else attempt.why
+
+
+def _has_failed(run: StagedRun) -> bool:
+    """Return whether a check of the run itself has failed, and not only its judgement, which may be made again."""
+    judged = () if run.judgement is None else run.judgement.checks
+    own = (check.verdict for check in run.result.checks if check not in judged)
+    return run.is_contradicted or any(verdict in {Verdict.FAIL, Verdict.ERROR} for verdict in own)
 
 
 def _supposed(run: StagedRun) -> Waiver:

@@ -26,6 +26,7 @@ class Freshness:
     newest_published: str | None
     published_behind: int
     unit: str
+    has_schedule: bool = True
 
     @property
     def text(self) -> str:
@@ -37,6 +38,8 @@ class Freshness:
         return f"{record}, {self._behind(self.record_behind)}; {published}, {self._behind(self.published_behind)}"
 
     def _behind(self, slices: int) -> str:
+        if not self.has_schedule:
+            return f"{counted(slices, self.unit)} behind" if slices else "up to date"
         return f"{counted(slices, self.unit)} behind the schedule" if slices else "on schedule"
 
 
@@ -59,6 +62,7 @@ def freshness(work: RequestContext, view: LedgerView) -> Freshness:
         newest_published=None if head is None else head.result.slice.slice_id,
         published_behind=len(due),
         unit="day" if grid.is_daily else "slice",
+        has_schedule=work.pipeline.schedule is not None,
     )
 
 

@@ -1,5 +1,6 @@
 """Changed slices on the command line: status, metrics, run --request, cancel."""
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -48,6 +49,20 @@ def test_status_and_metrics_tell_the_change_before_and_after_the_proposal(change
     assert changed("status", "sales") == 0
     flat = " ".join(changed.out.split())
     assert f"hindcast run sales --request {request.request_id[:12]} --no-publish" in flat
+
+
+def test_without_a_schedule_nothing_proposes_and_status_names_the_command(changed: "Shell") -> None:
+    """Defect: `status` told that the next scheduled run proposes the restatement, and there is none."""
+    text = re.sub(r"^schedule: .*\n", "", PIPELINE, flags=re.MULTILINE)
+    (changed.root / "pipelines" / "sales.yaml").write_text(f"{text}restate: {{at_most_age: 9999d}}\n")
+    assert changed("status", "sales") == 0
+    flat = " ".join(changed.out.split())
+    assert "2024-01-02: not proposed, because the pipeline has no schedule. To restate it: hindcast run sales" in flat
+    assert "schedule;" not in flat
+    command = flat.partition("To restate it: hindcast ")[2].split(" ")[:6]
+    assert changed(*command) == 0
+    assert changed("status", "sales") == 0
+    assert "not proposed" not in changed.out
 
 
 def test_run_continues_a_proposal_and_publishes_it(changed: "Shell") -> None:

@@ -139,6 +139,8 @@ def events(*hours: float, key: int = 1) -> list[Event]:
 DENSE: Final = events(*range(0, DAYS * 24, 3))
 BASE: Final = events(3, 30, 40, 50, 80, 130)
 COUNT: Final = ", trigger: {count: 1}, leftovers: report"
+EARLY: Final = ", trigger: {after_watermark: {early: {repeatedly: {after_count: 2}}}}, leftovers: report"
+PURGING: Final = ", trigger: {purging: {event_time: {}}}, leftovers: report"
 DISCARDING: Final = ", accumulation: discarding"
 
 
@@ -157,6 +159,10 @@ DISCARDING: Final = ", accumulation: discarding"
         (events(3, 30, 40), spec("tumbling: {size: 24h}"), spec("tumbling: {size: 24h}", "24h", "[k, day]"), (0, 1)),
         (BASE, spec("tumbling: {size: 24h}"), spec("tumbling: {size: 24h}", "24h"), (0, 0)),
         (BASE, spec("tumbling: {size: 12h}"), spec("tumbling: {size: 96h}"), (0, 2)),
+        (BASE, spec("tumbling: {size: 24h}" + PURGING), spec("tumbling: {size: 24h}" + PURGING, "24h"), (0, 1)),
+        (BASE, spec("tumbling: {size: 24h}" + PURGING, "24h"), spec("tumbling: {size: 24h}" + PURGING), (1, 0)),
+        (events(2, 4, 26, 40, 60, 65), spec("session: {gap: 30h}" + EARLY + DISCARDING),
+         spec("session: {gap: 30h}" + EARLY), (0, 2)),
         (DENSE, spec("sliding: {size: 30h, slide: 12h}", "24h"), spec("sliding: {size: 30h, slide: 12h}"), (2, 0)),
         (DENSE, spec("sliding: {size: 24h, slide: 6h}", "12h"), spec("sliding: {size: 24h, slide: 6h}"), (2, 0)),
         (DENSE, spec("sliding: {size: 24h, slide: 12h, offset: 3h}", "12h"),
@@ -166,7 +172,8 @@ DISCARDING: Final = ", accumulation: discarding"
         (DENSE, spec("tumbling: {size: 6h}", "24h"), spec("sliding: {size: 10h, slide: 4h}"), (3, 0)),
     ],
     ids=["early-discarding", "to-session", "from-session", "offset", "smaller-gap", "smaller", "count", "keys", "bound",
-         "larger", "no-multiple", "records-elsewhere", "more-windows", "gaps", "from-no-multiple", "to-no-multiple"],
+         "larger", "purging", "purging-lost", "early-session", "no-multiple", "records-elsewhere", "more-windows",
+         "gaps", "from-no-multiple", "to-no-multiple"],
 )  # fmt: skip
 def test_the_windows_of_a_border(log: list[Event], former: Pipeline, new: Pipeline, told: tuple[int, int]) -> None:
     case = play(log, former, new)
@@ -184,10 +191,9 @@ def random_spec(random: Random) -> list[str]:
         "sliding": f"sliding: {{size: {size}h, slide: {slide}h}}",
     }
     counts = [f", trigger: {{count: {count}}}, leftovers: report" for count in (1, 2)]
-    early = ", trigger: {after_watermark: {early: {repeatedly: {after_count: 2}}}}, leftovers: report"
     return [
         forms[windows],
-        random.choice(["", "", "", *counts, early]),
+        random.choice(["", "", "", *counts, EARLY]),
         random.choice(["", "", "", ", accumulation: discarding", ", accumulation: retracting"]),
         random.choice(["", "", ", allowed_lateness: 12h", ", allowed_lateness: 48h"]),
         random.choice(["0s", "0s", "6h", "24h"]),

@@ -13,7 +13,7 @@ from jobs.orchestration.backfill_checks import checked_form
 from jobs.orchestration.backfill_form import FormError
 from jobs.orchestration.late_repair import asked_for, repairing
 from jobs.orchestration.repair_proposals import propose, propose_repairs
-from jobs.orchestration.repair_range import repair_of
+from jobs.orchestration.repair_range import LateRepair, repair_of
 from jobs.orchestration.requests import run_request
 from jobs.orchestration.restatements import propose_changes
 from jobs.orchestration.scheduling import plan_scheduled
@@ -32,7 +32,7 @@ from jobs.publishing.rules import judge_publication
 from jobs.reading.published import published_runs
 from jobs.replay.restart import restart_before
 from jobs.review.pages.state import open_request
-from jobs.runs import SETTLED, Verdict
+from jobs.runs import SETTLED, Verdict, WarmUp
 from tests.support.day_chains import (
     DAY_MS,
     FIRST_MS,
@@ -538,15 +538,54 @@ def test_a_proposed_restatement_does_not_undo_an_adoption(place: Place) -> None:
         request_to_continue(work, proposal.request_id)
 
 
+def repair_and_warm_up(work: RequestContext) -> tuple[LateRepair, WarmUp | None]:
+    wanted = repair_of(work, from_ms=None, to_ms=None, at_most_ms=None)
+    return wanted, restart_before(SESSION, repairing(work, wanted), wanted.slices, beginning=wanted.beginning)
+
+
+def test_the_refusal_of_a_range_after_a_rollback_names_no_staged_repair(place: Place) -> None:
+    """Defect: it named the publication of the repair, which is refused. A repair leaves no state to continue from."""
+    place.put(Put(0, 1), Put(0, 5), Put(1, 25), Put(1, 3, 10), Put(1, 40), Put(2, 50))
+    work = place.work()
+    run(work, 0, 2)
+    wanted, warm_up = repair_and_warm_up(work)
+    asked = asked_for(wanted, who="ann", warm_up=warm_up)
+    staged = run_request(repairing(work, wanted), asked, replayed, publish=False).request_id
+    roll_back(work)
+    assert work.ledger.view().requests[staged].is_open
+    with pytest.raises(RequestError, match="has no published run") as refused:
+        run(work, 2, 3)
+    assert staged not in str(refused.value)
+
+
+def test_a_proposed_repair_of_slices_that_were_published_again_is_told_as_one_to_replace(place: Place) -> None:
+    """Defect: `status` named its replay, which is refused."""
+    place.put(Put(0, 1), Put(0, 5), Put(1, 25), Put(1, 3, 10), Put(1, 40), Put(2, 50))
+    work = place.work()
+    run(work, 0, 2)
+    wanted, warm_up = repair_and_warm_up(work)
+    first = propose(work, wanted, warm_up=warm_up, who="ann")
+    assert "Replay it with hindcast run late" in _not_staged(work, work.ledger.view(), first)
+    place.put(Put(1, 41))
+    assert run(work, 1, 2).is_published
+    told = "cannot be replayed, because slices were published again after it was opened, first 1970-01-06"
+    status = _not_staged(work, work.ledger.view(), first)
+    assert f"It {told}: replace it with hindcast repair late --propose, or end it with hindcast cancel late" in status
+    assert open_request(work, work.ledger.view(), first).waits == f"{told}: decline it"
+    wanted, warm_up = repair_and_warm_up(work)
+    second = propose(work, wanted, warm_up=warm_up, who="ann")
+    assert second.request_id != first.request_id
+    assert not work.ledger.view().requests[first.request_id].is_open
+
+
 def test_a_repair_that_a_person_proposed_before_the_code_changed_is_told_and_replaced(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Defect: without `repair` in the file, it stayed open for ever, and `hindcast repair --propose` returned it."""
 
     def proposed() -> Request:
-        repair = repair_of(work, from_ms=None, to_ms=None, at_most_ms=None)
-        warm_up = restart_before(SESSION, repairing(work, repair), repair.slices, beginning=repair.beginning)
-        return propose(work, repair, warm_up=warm_up, who="ann")
+        wanted, warm_up = repair_and_warm_up(work)
+        return propose(work, wanted, warm_up=warm_up, who="ann")
 
     place.put(Put(0, 1), Put(0, 5), Put(1, 25), Put(1, 3, 10), Put(1, 40), Put(2, 50), Put(2, 26, 10), Put(2, 65))
     work = place.work()
