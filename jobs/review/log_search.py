@@ -217,7 +217,7 @@ def has_read(
 
 
 def removed_records(lake: Lake, pipeline: Pipeline, record_id: str, *, view: LedgerView) -> list[LogRecord]:
-    """Return the records with an id that a commit has removed from published slices, of the newest such commit.
+    """Return the records with an id that published runs have read and a commit has removed, of the newest such commit.
 
     Raises:
         LogError: the log cannot be read.
@@ -226,8 +226,15 @@ def removed_records(lake: Lake, pipeline: Pipeline, record_id: str, *, view: Led
         only, before = frozenset(rewrite.slices), rewrite.version - 1
         with suppress(LogError, RequestError, SpecError):  # the version is gone, or lacks the record or columns
             records = records_of(lake, pipeline, record_id, view=view, only=only, version=before)
-            return [replace(record, removed_by=rewrite) for record in records]
+            removed = [replace(own, removed_by=rewrite) for own in records if own.slice_id in view.published]
+            if read := [own for own in removed if _may_be_read(lake, pipeline, own, record_id=record_id, view=view)]:
+                return read
     return []
+
+
+def _may_be_read(lake: Lake, pipeline: Pipeline, record: LogRecord, *, record_id: str, view: LedgerView) -> bool:
+    run = view.run(view.published[record.slice_id])
+    return has_read(lake, pipeline, record, record_id=record_id, run=run, view=view) is not False
 
 
 def _rewrites(lake: Lake, pipeline: Pipeline, view: LedgerView) -> Iterator[Rewrite]:

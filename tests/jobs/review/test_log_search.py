@@ -48,11 +48,14 @@ def test_a_record_that_a_commit_has_removed_since_is_explained(tmp_path: Path) -
         return {number: (one.fate, one.slice_id) for number, one in every.items()}
 
     before = fates()
+    shop.put(records(random.Random(9), 90, 1, 1))
     DeltaTable(str(shop.log)).delete("day = '2026-03-02'")
+    with pytest.raises(RequestError, match="has no record"):
+        explained(90)
     assert fates() == before
     assigned = next(number for number, (fate, _) in before.items() if fate == "assigned" and number < 20)
     sentence = explained(assigned).sentence
-    assert "In the log, commit 3 (DELETE) has removed or changed the record since." in sentence
+    assert "In the log, commit 4 (DELETE) has removed or changed the record since." in sentence
     view = work.ledger.view()
     rewrites = rewrites_of(work, view)
     accept_rewrites(work, rewrites, rewrites.rewrites, reason="a test", who="ann")
