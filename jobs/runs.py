@@ -3,7 +3,7 @@
 All `_ms` fields are epoch milliseconds in UTC. Every interval is half-open.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from enum import Enum
@@ -89,7 +89,8 @@ class LogCoordinates:
     empty in old ledgers. At version `sound`, no slice of the log had lost a record.
 
     `earlier_records` are the records of the slices before, in which `log.distinct` looks for earlier records. `commits`
-    and `digest` cover the files of these slices, too; `files`, `records` and `bytes` do not.
+    and `digest` cover the files of these slices, too; `files`, `records` and `bytes` do not. The numbers of records are
+    those of the files with statistics. `files` does not count files that are known to have no record.
 
     `file_digests` has the digests of those files of the slice that no checksum covers whole (jobs.lake.covered_files);
     it is empty if a reading compared no byte. `log_digests` has those of files of `_delta_log` that no run before had
@@ -115,9 +116,20 @@ class LogCoordinates:
         return self.table_id.startswith(LISTED)
 
     @property
+    def has_unknown_records(self) -> bool:
+        """Whether there are files, and none of them has statistics."""
+        return bool(self.files) and not self.records
+
+    @property
     def named_version(self) -> str:
         """The version for people."""
         return f"listing {self.version:012x}" if self.is_listed else f"version {self.version}"
+
+
+def told_records(logs: Collection[LogCoordinates]) -> str:
+    """Return the number of records at some coordinates, for people."""
+    is_unknown = any(log.has_unknown_records for log in logs)
+    return "an unknown number" if is_unknown else f"{sum(log.records for log in logs):,}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ from jobs.pipeline.slices import check_range
 from jobs.planning.request_context import Asked, IfOpen, RequestContext
 from jobs.planning.restating import request_to_continue
 from jobs.planning.suite_fingerprint import with_checks
-from jobs.publishing.stop_reasons import failed_in_sight, held_by
+from jobs.publishing.stop_reasons import failed_in_sight, held_by, stopping_runs
 from jobs.replay.orders import Replayer, ReplayOrder
 from jobs.runs import SHOWN_DIGITS, RunResult
 from windowlib.errors import RequestError
@@ -169,6 +169,9 @@ def run_asked(
         if publication is not None and {*publication.slices} - {run.result.slice.slice_id for run in outcome.runs}:
             options.say(f"{publication.why}.")  # also slices outside of the range: a repair has ended
     failed = [run for run in outcome.runs if not run.is_publishable]
+    if publication is None and outcome.request_id:  # also runs that the end of a repair would show again
+        view = work.ledger.view()
+        failed = stopping_runs(view, view.requests[outcome.request_id])
     if problem:
         options.complain(f"not published: {problem}")
     elif failed:

@@ -248,9 +248,7 @@ def pin_log(
     log_files = log.log_files(stored=known.stored_in_log(log.table_id))
     back = slices if isinstance(slices, LookBack) else LookBack(slices=tuple(slices))
     slicing = slicing_of(log, log_files, Cut(uri=log.uri, by=by, slices=back.every))
-    sliced = slicing.sliced()
-    if sliced.refusal is not None:
-        raise sliced.refusal
+    sliced = _sliced(slicing)
     files = sliced.files if may_be_changed else _known_files(sliced, log, log_files, order=order)
     by_slice = SliceFiles.grouped(files, back)
     history = known_history(log, slicing, log_files, digests=by_slice.own_digests(), known=known, few=few_commits)
@@ -277,6 +275,14 @@ def pin_log(
         _table=log,
         log_files=log_files,
     )
+
+
+def _sliced(slicing: Slicing) -> SlicedFiles:
+    """Return the files of the slices; raise a LogError if records belong to no slice."""
+    sliced = slicing.sliced()
+    if sliced.refusal is not None:
+        raise sliced.refusal
+    return sliced
 
 
 def _without_files(log: LogVersion, history: CommitHistory, files: LogFiles, *, since: int) -> LogCoordinates:

@@ -65,7 +65,7 @@ class SliceFiles:
             slice_id: replace(
                 shared,
                 commits=tuple(sorted(commits.get(slice_id, set()).union(*in_order[before.start : before.stop]))),
-                files=len(own),
+                files=sum(file.records != 0 for file in own),
                 records=records[slice_id],
                 earlier_records=totals[before.stop] - totals[before.start],
                 bytes=sum(file.bytes for file in own),

@@ -55,7 +55,9 @@ def compare_coordinates(then: LogCoordinates, now: LogCoordinates) -> Match:
         return Match.CHANGED
     if now.since > then.version + 1:
         return Match.UNKNOWN
-    is_counted = all(log.records or not log.files for log in (then, now))  # else the files have no statistics
-    has_other_counts = is_counted and (then.records, then.earlier_records) != (now.records, now.earlier_records)
+    is_counted = not (then.has_unknown_records or now.has_unknown_records)
+    has_other_counts = is_counted and then.records != now.records
+    if then.earlier_records and now.earlier_records:  # 0 may be unknown
+        has_other_counts |= then.earlier_records != now.earlier_records
     has_new = has_other_counts or any(commit > then.version for commit in now.commits)
     return Match.CHANGED if has_new else Match.SAME

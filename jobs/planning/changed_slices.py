@@ -29,7 +29,7 @@ from jobs.pipeline.slices import slice_grid
 from jobs.plain_text import counted
 from jobs.planning.request_context import RequestContext
 from jobs.reading.log_places import log_place
-from jobs.runs import LogCoordinates, Slice
+from jobs.runs import LogCoordinates, Slice, told_records
 from windowlib.errors import LogError
 
 WRITE_AFTER: Final = 20
@@ -64,7 +64,7 @@ class ChangedSlice:
 
     @property
     def records_then(self) -> int:
-        return self.run.result.log.records
+        return self.run.result.counts.read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,14 +243,13 @@ def in_words(work: RequestContext, changed: Sequence[ChangedSlice]) -> str:
     """
     noun = "day" if slice_grid(work.pipeline).is_daily else "slice"
     named = named_spans([change.slice for change in changed])
-    then, now = (
-        sum(counts)
-        for counts in ([change.records_then for change in changed], [change.now.records for change in changed])
-    )
-    words = (
-        f"{counted(len(changed), f'published {noun}')} changed: {named}, {counted(then, 'record')} then, {now:,} now"
-    )
-    emptied = [change.slice for change in changed if change.records_then and not (change.now.records or change.removed)]
+    then, now = sum(change.records_then for change in changed), told_records([change.now for change in changed])
+    words = f"{counted(len(changed), f'published {noun}')} changed: {named}, {counted(then, 'record')} then, {now} now"
+    emptied = [
+        change.slice
+        for change in changed
+        if change.records_then and not (change.now.records or change.removed or change.now.has_unknown_records)
+    ]
     if emptied:
         words += f"; a replay publishes {counted(len(emptied), noun)} without a record: {named_spans(emptied)}"
     accepted = told_together((change.slice.slice_id, change.accepted) for change in changed)

@@ -89,7 +89,7 @@ def _because(stretch: Stretch[Step]) -> str:
     has_sums = stretch.is_folded and any(step.rewrites for step in steps)
     if len({step.because for step in steps}) == 1 and not has_sums:
         return first.because
-    then = [step.run.result.log.records for step in steps if step.run is not None]
+    then = [step.run.result.counts.read for step in steps if step.run is not None]
     if first.reason is Reason.CURRENT:
         return "published" if first.is_published else "staged"
     if first.reason is Reason.INPUT_CHANGED and len(then) == len(steps):

@@ -11,7 +11,7 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slices_between
 from jobs.plain_text import counted
 from jobs.planning.estimate import Estimate
-from jobs.runs import LogCoordinates, Slice, Verdict, WarmUp
+from jobs.runs import LogCoordinates, Slice, Verdict, WarmUp, told_records
 
 
 class Reason(Enum):
@@ -233,7 +233,7 @@ def _no_run(now: LogCoordinates) -> str:
 
 def _input_reason(run: StagedRun, now: LogCoordinates, view: LedgerView) -> tuple[Reason, str] | None:
     """Return why the input of a run is not valid any more, with a description; None if it is valid."""
-    then = run.result.log
+    then, read = run.result.log, counted(run.result.counts.read, "record")
     told = told_together([(run.result.slice.slice_id, view.rewrites_since(run))])
     erased = "".join(f"{sentence}; " for sentence in told)
     match match_input(run.sightings, now):
@@ -244,8 +244,8 @@ def _input_reason(run: StagedRun, now: LogCoordinates, view: LedgerView) -> tupl
         case Match.UNKNOWN:
             return Reason.INPUT_UNVERIFIED, (
                 f"{erased}its files differ from those at log version {then.version}, and commits since then are gone: "
-                f"perhaps an OPTIMIZE, perhaps a DELETE or MERGE ({counted(then.records, 'record')} then, "
-                f"{now.records:,} now); plan --verify compares the records"
+                f"perhaps an OPTIMIZE, perhaps a DELETE or MERGE ({read} then, "
+                f"{told_records([now])} now); plan --verify compares the records"
             )
         case Match.CHANGED if then.table_id != now.table_id:
             return Reason.INPUT_CHANGED, "the log is another table now"
@@ -255,9 +255,7 @@ def _input_reason(run: StagedRun, now: LogCoordinates, view: LedgerView) -> tupl
                 f"which log.distinct reads{_versions(then, now)}"
             )
         case Match.CHANGED:
-            return Reason.INPUT_CHANGED, (
-                f"{erased}{counted(then.records, 'record')} then, {now.records:,} now{_versions(then, now)}"
-            )
+            return Reason.INPUT_CHANGED, (f"{erased}{read} then, {told_records([now])} now{_versions(then, now)}")
 
 
 def _versions(then: LogCoordinates, now: LogCoordinates) -> str:

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from expectations.loader import SUITES_VARIABLE
 from jobs.cli import options
 from jobs.cli.inspect import cell
 from jobs.engine import fingerprints
@@ -254,6 +255,40 @@ def test_a_run_that_ends_a_repair_tells_it_and_its_plan_warns(appended: Shell) -
     both = f"{day(1)}, {day(2)}"
     told = f"; the repair of {both} ends, and `hindcast repair` lists the late records of {both} again"
     assert told in flat(shell.out), "one is outside the range"
+
+
+def test_a_staged_request_is_held_by_a_failed_run_that_the_end_of_a_repair_would_show(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suites = shell.root / "expectations"
+    suites.mkdir()
+    monkeypatch.setenv(SUITES_VARIABLE, str(suites))
+
+    def limit(most: int) -> None:
+        check = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "total", "max_value": most}}
+        check["severity"] = "critical"
+        (suites / "sales.json").write_text(json.dumps({"window_outputs": {"name": "sales", "expectations": [check]}}))
+
+    def put(*records: tuple[int, float, int]) -> None:
+        rows = [
+            {"k": 1, "at": int(hour * 3_600_000), "v": v, "day": FIRST + timedelta(days=n)} for n, hour, v in records
+        ]
+        write_deltalake(str(shell.root / "late"), pa.Table.from_pylist(rows), mode="append", partition_by=["day"])
+
+    limit(1000)
+    own = {"event_logs/sales": "late", "arrival_time: {column: at, unit: ms}": "order: appended"}
+    text = {"30h": "2h", "out_of_orderness: 6h": "out_of_orderness: 0s", "n: {count: {}}": "total: {sum: v}"}
+    quality = "}\nquality: {suite: expectations/sales.json, fail_on: critical}\n"
+    write(shell, "0s", **own, **text, **{"sum: v}}\n": f"sum: v}}{quality}"})
+    put((0, 1, 50), (0, 5, 1), (0, 3, 1), (0, 23.99, 1), (1, 25, 1), (1, 3.5, 10), (1, 47.99, 1), (2, 49, 1))
+    whole = ("run", "sales", "--from", day(0), "--to", day(3))
+    assert shell(*whole) == 0, shell.err
+    assert shell("repair", "sales", "--from", day(0), "--to", day(3), "--run") == 0, shell.err
+    limit(20)
+    put((1, 30, 2))
+    assert shell(*whole, "--no-publish") == 1
+    assert f"held by {day(0)}" in flat(shell.err)
+    assert "next: hindcast publish" not in shell.out
 
 
 def test_an_adoption_that_takes_windows_from_readers_waits_for_a_person(shell: Shell) -> None:

@@ -118,11 +118,22 @@ def test_a_slice_stays_current_after_optimize_and_log_retention() -> None:
         (coordinates(commits=(1, 10, 11)), Match.SAME),  # a DELETE, and a RESTORE of the same files
         (coordinates(table_id="another"), Match.CHANGED),
         (replace(coordinates(digest="other"), earlier_records=1), Match.CHANGED),  # in a slice before
+        (coordinates(0), Match.SAME),  # OPTIMIZE wrote files without statistics
+        (coordinates(0, commits=(1, 10)), Match.CHANGED),
     ],
 )
 def test_coordinates_are_compared_by_files_and_commits(now: LogCoordinates, found: Match) -> None:
-    then = coordinates()
+    then = replace(coordinates(), earlier_records=2)
     assert compare_coordinates(then, now) is found
+
+
+def test_a_number_of_records_that_no_statistics_tell_is_neither_compared_nor_shown_as_0() -> None:
+    """Defect: after ANALYZE, each slice had `0 records then`, and the schedule proposed to restate it."""
+    unknown = coordinates(0)
+    assert compare_coordinates(unknown, coordinates(16, digest="other")) is Match.SAME
+    changed = plan(published(6), log(d02=coordinates(0, commits=(1, 10))))
+    assert reasons(changed)[1] == "input changed"
+    assert "2 records then, an unknown number now" in changed.steps[1].because
 
 
 def test_without_a_digest_equal_record_counts_do_not_prove_equal_input() -> None:
