@@ -19,6 +19,8 @@ from jobs.reading.log_places import log_place
 from jobs.runs import Slice
 from windowlib.errors import HindcastError, RequestError, SpecError
 
+FORMER_SPEC: Final = "the published chain goes on with another spec since it was opened"
+"""Why a proposed restatement is closed by a publication, or is not replayed."""
 LOST: Final = "a function or Hindcast itself has changed since it was opened"
 """Why a request, such as a proposal, cannot be replayed, and why a repair was closed that nobody has declined."""
 
@@ -60,7 +62,7 @@ def why_not_replayed(work: RequestContext, view: LedgerView, request: Request) -
         return why_replaced(view, request)
     is_restatement, head = request.kind is RequestKind.RESTATEMENT, view.head
     is_other = is_restatement and head is not None and head.result.spec_fingerprint != request.spec_fingerprint
-    return "the published chain goes on with another spec since it was opened" if is_other else ""
+    return FORMER_SPEC if is_other else ""
 
 
 def why_lost(work: RequestContext, view: LedgerView) -> str:

@@ -11,13 +11,14 @@ from jobs.pipeline.slices import slice_of_id, slices_between
 from jobs.plain_text import counted
 from jobs.planning.chains import newly_shown
 from jobs.planning.lease_keeping import release_events
+from jobs.planning.published_spec import FORMER_SPEC
 from jobs.planning.request_context import Opened, RequestContext, covers, is_live, request_in, with_cut_of
 from jobs.publishing.current_tables import move_current_tables
 from jobs.publishing.judging import MAX_TRIES, is_due, judge_request
 from jobs.publishing.optimistic_check import By, check_seen_request
 from jobs.publishing.rules import PublicationAttempt, changed_slices, has_equal_rows, judge_publication, other_holders
 from jobs.publishing.stop_reasons import listed
-from jobs.runs import SHOWN_DIGITS, Slice
+from jobs.runs import SHOWN_DIGITS, RunResult, Slice
 from windowlib.errors import RequestError
 
 
@@ -183,22 +184,33 @@ def _published_events(
     details = {"published_by": by.decision_id, "told_by": by.decision_id if by.tells else None} | (
         decision_details(by.decision_id, "publish") if is_person else {}
     )
+    shown = [view.run(run_id).result for run_id in newly_shown(view, request).values()]
     events = [
         LedgerEvent(
             kind=EventKind.PUBLISHED,
             request_id=request.request_id,
-            **slice_columns(view.run(run_id).result.slice),
-            run_id=run_id,
-            attempt_id=view.run(run_id).result.attempt_id,
+            **slice_columns(result.slice),
+            run_id=result.run_id,
+            attempt_id=result.attempt_id,
             who=by.who,
             reason=request.reason,
             details=details,
         )
-        for run_id in newly_shown(view, request).values()
+        for result in shown
     ]
     settled = [other for other in view.awaited_requests() if _settles(work, view, request, other=other)]
     why = f"settled by publication {view.version + 1} of {by.who}"
-    return events + [closed_event(other.request_id, why, by=request.request_id) for other in settled]
+    events += [closed_event(other.request_id, why, by=request.request_id) for other in settled]
+    former = [] if request.is_repair else _proposals_of_former_spec(work, view, shown)
+    return events + [closed_event(other.request_id, FORMER_SPEC) for other in former if other not in settled]
+
+
+def _proposals_of_former_spec(work: RequestContext, view: LedgerView, shown: Sequence[RunResult]) -> Iterator[Request]:
+    """Yield the proposed restatements of another spec than that of the published chain after a publication."""
+    head = max([*shown, *([] if view.head is None else [view.head.result])], key=lambda result: result.slice.end_ms)
+    for request in view.open_requests(RequestKind.RESTATEMENT):
+        if request.is_proposed and request.spec_fingerprint != head.spec_fingerprint and not is_live(work, request):
+            yield request
 
 
 def _settles(work: RequestContext, view: LedgerView, request: Request, *, other: Request) -> bool:

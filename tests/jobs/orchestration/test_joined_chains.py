@@ -19,7 +19,7 @@ from jobs.orchestration.restatements import propose_changes
 from jobs.orchestration.scheduling import plan_scheduled
 from jobs.pipeline.slices import slices_between
 from jobs.planning.lease_keeping import release
-from jobs.planning.published_spec import LOST, on_published_spec, why_lost
+from jobs.planning.published_spec import FORMER_SPEC, LOST, on_published_spec, why_lost
 from jobs.planning.request_context import IfOpen, RequestContext, open_request_context
 from jobs.planning.restating import request_to_continue
 from jobs.planning.steps import Ask
@@ -531,6 +531,12 @@ def test_a_proposed_restatement_does_not_undo_an_adoption(place: Place) -> None:
     [proposal] = work.ledger.view().open_requests(RequestKind.RESTATEMENT)
     assert "Replay it with hindcast run late" in _not_staged(work, work.ledger.view(), proposal)
     assert run(work, 2, 4, warms_up=True).is_published
+    closed = work.ledger.view().requests[proposal.request_id]
+    assert (closed.is_open, closed.failure) == (False, FORMER_SPEC)
+    place.put(Put(3, 91))
+    propose_changes(work, who="airflow")
+    [proposal] = work.ledger.view().open_requests(RequestKind.RESTATEMENT)
+    roll_back(work)
     told = "cannot be replayed, because the published chain goes on with another spec since it was opened"
     assert f"It {told}: end it with hindcast cancel" in _not_staged(work, work.ledger.view(), proposal)
     assert open_request(work, work.ledger.view(), proposal).waits == f"{told}: decline it"
