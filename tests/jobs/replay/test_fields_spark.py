@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
+from expectations.formatting import instant
 from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.orchestration.outcomes import RequestOutcome, run_to_json
@@ -145,30 +146,30 @@ def test_each_field_of_a_result_and_of_a_staged_run_arrives_in_the_report(replay
     result, log = run.result, run.result.log
     shown = {
         "slice": result.slice.slice_id,
-        "run_id": f"run {result.run_id}",
-        "attempt_id": f"attempt {result.attempt_id}",
+        "run_id": f"run {result.run_id[:SHORT]}",
+        "attempt_id": f"attempt {result.attempt_id[:SHORT]}",
         "spec_fingerprint": f"spec {result.spec_fingerprint[:SHORT]}",
         "input_fingerprint": f"input {result.input_fingerprint[:SHORT]}",
-        "state_before": f"state {result.state_before} to ",
-        "state_after": f" to {result.state_after[:SHORT]}",
-        "digests": f"window_outputs {result.digests[tables.WINDOW_OUTPUTS][:SHORT]}",
+        "state_before": f"state before {result.state_before[:SHORT]}",
+        "state_after": f"state after {result.state_after[:SHORT]}",
+        "digests": f"rows of window_outputs {result.digests[tables.WINDOW_OUTPUTS][:SHORT]}",
         "counts": '<td class="num">4</td>',
-        "watermark_ms": f"watermark {result.watermark_ms}",
-        "log": f"version {log.version}, commits {log.commits[0]} to {log.commits[-1]}, {counted(log.files, 'file')} of",
+        "watermark_ms": f"watermark after {instant(result.watermark_ms)}",
+        "log": f"commits of the slice {log.commits[0]}; files and records {counted(log.files, 'file')}",
         "seconds": f"seconds {result.seconds:.1f}",
         "verdict": 'title="pass"',
         "checks": "read = assigned + late + unassigned + invalid",
         "warnings": "2 records of slice 1970-01-01 arrived outside of it",
         "clamped": "2 clamped arrivals",
         "checkpoint": "checkpoint full",
-        "extras": f"tallies_digest {result.extras['tallies_digest'][:SHORT]}",
+        "extras": f"tallies digest {result.extras['tallies_digest'][:SHORT]}",
     }
     assert shown.keys() == {one.name for one in fields(RunResult)}
     staged = {
         "request_id": f"request {run.request_id}",
-        "seq": f"in ledger version {run.seq}",
+        "seq": f"ledger staged in version {run.seq}",
         "is_chain_start": "to begin a chain",
-        "checks_attempt_id": f"of attempt {run.checks_attempt_id[:SHORT]}",
+        "checks_attempt_id": f"attempt of the checks {run.checks_attempt_id[:SHORT]}",
         "checks_fingerprint": f"checks {str(run.checks_fingerprint)[:SHORT]}",
     }
     # Contradictions, waivers and times of staging are in tests/report, which makes them without Spark. Sightings and
