@@ -228,10 +228,9 @@ def ended_repairs(view: LedgerView, names: Iterable[str]) -> list[str]:
     the chain at the others, too, and at those of repairs whose ranges touch it.
     """
     ended = {name for name in names if is_of_repair(view, name)}
-    if not ended:
-        return []  # before the requests of the ledger are decoded
     spans = [(view.slices[name].start_ms, view.slices[name].end_ms) for name in ended]
-    repairs = [other for other in view.requests.values() if other.is_repair and _is_visible(view, other)]
+    requests = view.requests.values() if ended else ()  # a view decodes the requests that are asked for
+    repairs = [other for other in requests if other.is_repair and _is_visible(view, other)]
     while touching := [other for other in repairs if any(_touches(other, span) for span in spans)]:
         repairs = [other for other in repairs if other not in touching]
         spans = [(other.from_ms or 0, other.to_ms or 0) for other in touching]
