@@ -66,7 +66,7 @@ else
 endif
 
 slow: $(SET_UP)  ## run the tests of whole commands and of Airflow, and each Hypothesis property on 200 cases; CI runs it
-	@$(PY) -m pytest -m "slow and not soak and not s3 and not ui"
+	@$(PY) -m pytest -n 2 --no-loadscope-reorder -m "slow and not soak and not s3 and not ui"
 	@HINDCAST_FUZZ=200 HYPOTHESIS_PROFILE=ci $(PY) -m pytest -n 2 -m "hypothesis and not slow and not soak and not s3 and not ($(HEAVY))"
 
 test-ui: $(SET_UP)  ## click through the review of a held backfill in a real Airflow with Chromium (PICTURES=docs/images takes its pictures)
