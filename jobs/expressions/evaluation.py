@@ -172,9 +172,9 @@ def result_types(asked: Mapping[str, str], leaves: Mapping[str, Node]) -> dict[s
     import duckdb
 
     empty = {name: pa.array([], arrow_type(node)) for name, node in leaves.items()}
-    types = {}
+    records, types = _table(empty, 0), {}
     for name, sql in asked.items():
-        with _database(_table(empty, 0), [name]) as connection:
+        with _database(records, [name]) as connection:
             try:
                 # Not DESCRIBE alone: a pattern or a JSON path is checked when the query runs.
                 relation = connection.sql(f"SELECT {sql} AS e FROM records")  # noqa: S608 - made by `written`

@@ -15,7 +15,6 @@ from typing import Final
 from jobs.durations import format_duration
 from jobs.lake.log_match import Match, compare_coordinates, match_input
 from jobs.lake.log_version import NO_COMMITS
-from jobs.ledger.seen_log import known_log
 from jobs.ledger.view import LedgerView, Request, RequestKind
 from jobs.pipeline.models.restate import RestateGrammar
 from jobs.pipeline.slices import next_slice, slice_at, slice_grid
@@ -98,6 +97,9 @@ def assess(
     if not changed:
         return Restating(assessed=(), proposal=proposal)
     declined, unpublished, ends = _declined(view, changed), not_in_upstream(work, view), chain_ends(view)
+    other_cut = _other_cut(work, view)
+    own_cut = (view.slices[name] for name in view.published.keys() - dict(other_cut).keys())
+    later = sorted((own for own in own_cut if own.start_ms >= changed[0].slice.start_ms), key=lambda own: own.start_ms)
     first_ms = slice_grid(work.pipeline).first_ms
     inside = [change for change in changed if first_ms is None or change.slice.start_ms >= first_ms]
     removed = [(change.slice.slice_id, change.removed) for change in inside if change.removed]
@@ -111,11 +113,11 @@ def assess(
         ends=ends,
         until=chain_ends(view, without=unpublished) if unpublished else ends,
         unpublished=unpublished,
-        other_cut=_other_cut(work, view),
+        other_cut=other_cut,
         removed=removed,
         removals=_commits_in_words([commit for _, commit in removed]),
         undecided=_undecided(work, changed, declined),
-        unordered=cache(partial(_unordered, work, view, changed)),
+        unordered=cache(partial(unordered_slices, work.pipeline, work.lake, later, view=view)),
         lost=cache(partial(why_lost, work, view)),
     )
     slices = [assessor.assessed(change) for change in changed]
@@ -333,14 +335,6 @@ def _undecided(
         (change.slice.slice_id, declined.get(change.slice.slice_id) or _other_log(work, change)) for change in changed
     )
     return [(name, why) for name, why in whys if why]
-
-
-def _unordered(work: RequestContext, view: LedgerView, changed: Sequence[ChangedSlice]) -> list[str]:
-    """Return the published slices from the first changed one on that cannot be ordered any more, ascending."""
-    cut = dict(_other_cut(work, view))
-    later = (view.slices[name] for name in view.published if name not in cut)
-    slices = [slice_ for slice_ in later if slice_.start_ms >= changed[0].slice.start_ms]
-    return sorted(unordered_slices(work.pipeline, work.lake, slices, known=known_log(view, slices)))
 
 
 def _commits_in_words(commits: Sequence[str]) -> str:

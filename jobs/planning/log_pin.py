@@ -6,6 +6,8 @@ from jobs.lake.append_order import CommitOrder
 from jobs.lake.event_log import PinnedLog, pin_log
 from jobs.lake.known_log import KnownLog
 from jobs.lake.lake import Lake
+from jobs.ledger.seen_log import known_log
+from jobs.ledger.view import LedgerView
 from jobs.pipeline.log_schema import validate_against_schema
 from jobs.pipeline.look_back import look_back
 from jobs.pipeline.models.pipeline import Pipeline
@@ -43,8 +45,8 @@ def pin_input(
     return pinned
 
 
-def unordered_slices(pipeline: Pipeline, lake: Lake, slices: Sequence[Slice], *, known: KnownLog) -> frozenset[str]:
-    """Return the slices that `order: appended` cannot order any more, after OPTIMIZE or log retention.
+def unordered_slices(pipeline: Pipeline, lake: Lake, slices: Sequence[Slice], *, view: LedgerView) -> list[str]:
+    """Return the slices that `order: appended` cannot order any more, after OPTIMIZE or log retention; ascending.
 
     The slices are ascending; they need not be contiguous.
 
@@ -52,6 +54,6 @@ def unordered_slices(pipeline: Pipeline, lake: Lake, slices: Sequence[Slice], *,
         LogError: the log is missing, or a commit file is damaged.
     """
     if pipeline.log.order != "appended" or not slices:
-        return frozenset()
-    place, back = log_place(lake, pipeline), look_back(pipeline, slices)
-    return pin_log(place, by=pipeline.log.slice, slices=back, known=known, may_be_changed=True).unordered()
+        return []
+    place, back, known = log_place(lake, pipeline), look_back(pipeline, slices), known_log(view, slices)
+    return sorted(pin_log(place, by=pipeline.log.slice, slices=back, known=known, may_be_changed=True).unordered())

@@ -35,11 +35,14 @@ class Obstacle(NamedTuple):
 def of_other_cut(work: RequestContext, view: LedgerView, request: Request) -> Obstacle | None:
     """Refuse slices beside published ones of another `log.slice`: readers would see records twice, or never."""
     own, grid = [view.run(run_id).result.slice for run_id in request.runs.values()], slice_grid(work.pipeline)
-    last_ms = max((slice_.end_ms for slice_ in own), default=0)
+    first_ms, last_ms = (
+        (min(slice_.start_ms for slice_ in own), max(slice_.end_ms for slice_ in own)) if own else (0, 0)
+    )
     published = (view.slices[name] for name in view.published)
+    near = (shown for shown in published if shown.start_ms < last_ms and first_ms < shown.end_ms)
     misfits = [
         shown.slice_id
-        for shown in published
+        for shown in near
         if (shown.end_ms > last_ms and not grid.is_daily)  # it may have the name of a shorter one
         or shown.slice_id not in request.runs
         if any(_overlap(shown, slice_) for slice_ in own)

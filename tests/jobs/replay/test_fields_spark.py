@@ -154,7 +154,7 @@ def test_each_field_of_a_result_and_of_a_staged_run_arrives_in_the_report(replay
         "state_after": f"state after {result.state_after[:SHORT]}",
         "digests": f"rows of window_outputs {result.digests[tables.WINDOW_OUTPUTS][:SHORT]}",
         "counts": '<td class="num">4</td>',
-        "watermark_ms": f"watermark after {instant(result.watermark_ms)}",
+        "watermark_ms": f"watermark after {instant(result.watermark_ms or 0)}",
         "log": f"commits of the slice {log.commits[0]}; files and records {counted(log.files, 'file')}",
         "seconds": f"seconds {result.seconds:.1f}",
         "verdict": 'title="pass"',
