@@ -445,7 +445,7 @@ def test_an_adoption_whose_warm_up_was_removed_waits_for_a_person(
     write(shell, "0s", **APPENDED, **keep)
     assert shell("run", "sales", "--from", day(0), "--to", day(1)) == 0, shell.err
     write(shell, "1h", **APPENDED, **keep)
-    assert shell("publish", "sales", "--request", adopted.request_id) == 1
+    assert shell("publish", "sales", "--request", str(adopted.request_id)) == 1
     assert f"found no way to know: the runs before {day(2)} were removed" in flat(shell.err)
 
 
