@@ -13,8 +13,8 @@ from typing import Final
 from cachetools import LRUCache, cached
 
 from jobs.folding import first_lines, fold, spans
+from jobs.lake.known_log import refuse_other_history
 from jobs.lake.log_cut import Cut
-from jobs.lake.log_files import OTHER_HISTORY
 from jobs.lake.log_look import log_slices, touched_since
 from jobs.lake.log_match import Match, match_input
 from jobs.lake.log_version import LogTip, commit_digest
@@ -30,7 +30,6 @@ from jobs.plain_text import counted
 from jobs.planning.request_context import RequestContext
 from jobs.reading.log_places import log_place
 from jobs.runs import LogCoordinates, Slice, told_records
-from windowlib.errors import LogError
 
 WRITE_AFTER: Final = 20
 """A look that found nothing new is written into the ledger after so many commits."""
@@ -110,7 +109,7 @@ def _looked(work: RequestContext, view: LedgerView, tip: LogTip, *, seen: Mappin
     base = view.look if view.look is not None and _is_of(view.look, tip) else None
     published = [view.slices[slice_id] for slice_id in runs]
     if base is None and view.look is not None:
-        _refuse_other_history(work, view.look, tip)
+        refuse_other_history(log_place(work.lake, work.pipeline).open(), tip.files, known_log(view, ()))
     touched = None if base is None else _touched(work, tip, base, published=published)
     if base is None or touched is None:
         return _with(work, view, tip, runs=runs, suspects=published, kept={})
@@ -142,16 +141,6 @@ def _is_of(look: Look, tip: LogTip) -> bool:
     if look.version == tip.version:
         return look.commit == tip.commit
     return look.version < tip.version and look.commit == commit_digest(tip.files, look.version)
-
-
-def _refuse_other_history(work: RequestContext, look: Look, tip: LogTip) -> None:
-    """Raise a LogError if the commit that a look saw last was replaced: its version is of another history now."""
-    commit, place = commit_digest(tip.files, look.version), log_place(work.lake, work.pipeline)
-    if commit and commit != look.commit and place.open().table_id == look.table_id:
-        raise LogError(
-            f"commit {look.version} of event log {place.uri} is not the one that an earlier look at the log has read. "
-            f"{OTHER_HISTORY}"
-        )
 
 
 def _touched(work: RequestContext, tip: LogTip, base: Look, *, published: Sequence[Slice]) -> Mapping[str, int] | None:
