@@ -213,8 +213,8 @@ def rollback_command(
     After a rollback the pipeline is held: its schedule replays nothing until a person publishes (`hindcast run`,
     `hindcast publish --request`) or ends the hold (`hindcast resume`).
     """
-    pipeline = places.pipeline(pipeline_name)
-    done = rollback(places.request_context(pipeline), publication, reason=reason, who=options.who())
+    work = places.request_context(places.published(pipeline_name))
+    done = rollback(work, publication, reason=reason, who=options.who())
     return _tell(done, as_json=as_json, what="rolled back")
 
 

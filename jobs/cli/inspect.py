@@ -59,7 +59,7 @@ def show_command(
 
     Numbers are rounded to two decimals, or to six digits if that is more exact. --json prints all digits.
     """
-    work, _ = on_published_spec(places.request_context(places.pipeline(pipeline_name)))
+    work, _ = on_published_spec(places.request_context(places.published(pipeline_name)))
     pipeline, view = work.pipeline, work.ledger.view(at_version)
     seen = {slice_id: view.slices[slice_id] for slice_id in view.published}
     wanted = [slice_of_id(pipeline, slice_id, known=seen).slice_id for slice_id in slice_ids]
@@ -113,7 +113,7 @@ def report_command(*, pipeline_name: str, output: Path | None, places: options.P
     """Write a self-contained HTML page: calendar of slices, checks with history, counts, commands to reproduce it."""
     from jobs.review.report.page import write_report
 
-    work, _ = on_published_spec(places.request_context(places.pipeline(pipeline_name)))
+    work, _ = on_published_spec(places.request_context(places.published(pipeline_name)))
     place = write_report(places.lake, work.pipeline, output)
     options.say(f"report: {place if is_remote(place) else Path(place).resolve()}")
     return options.OK

@@ -14,12 +14,13 @@ from rich.text import Text
 from jobs.console import OK, REFUSED, USAGE, complain, err, out, print_json, print_table, run_command, say
 from jobs.durations import UNIT_MS, format_duration, parse_duration
 from jobs.lake.lake import Lake
-from jobs.pipeline.files import PipelineFiles, load_all, load_pipeline
+from jobs.pipeline.files import SUFFIXES, PipelineFiles, load_all, load_pipeline
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.planning.request_context import RequestContext, open_request_context
+from jobs.planning.request_context import RequestContext, open_request_context, published_pipeline
 from jobs.project import HOME, PIPELINES, ROOT, demo_in_use
 from jobs.runs import Verdict
 from jobs.wall_clock import now_ms
+from windowlib.errors import SpecError
 
 _LONGEST_MS: Final = 3_650 * UNIT_MS["d"]
 DEFAULT_LAKE = HOME / "lake"
@@ -46,6 +47,24 @@ class Places:
     def pipeline(self, name: str) -> Pipeline:
         """Read a pipeline by its name or by the path of its file; raises as `load_pipeline`."""
         return load_pipeline(name, self.pipelines)
+
+    def published(self, name: str) -> Pipeline:
+        """Read a pipeline. If its file is broken, tell the error and return the spec of the published chain.
+
+        Raises:
+            SpecError: there is no such file, or it is broken and nothing is published.
+        """
+        try:
+            return self.pipeline(name)
+        except SpecError as error:
+            paths = [self.pipelines / f"{name}{suffix}" for suffix in SUFFIXES]
+            path = next((path for path in (Path(name), *paths) if path.is_file()), None)
+            stem, directory = ("", self.pipelines) if path is None else (path.stem, path.resolve().parent)
+            stored = stem and published_pipeline(self.lake, stem, functions_dir=directory, now_ms=now_ms)
+            if not stored:
+                raise
+            complain(f"the spec of the published chain is used, because the pipeline file is broken: {error}")
+            return stored
 
     def chosen(self, name: str | None) -> PipelineFiles:
         """Read one pipeline (raises as `load_pipeline`), or all of the directory: good files and broken ones."""

@@ -13,8 +13,8 @@ from typing import Final
 from cachetools import LRUCache, cached
 
 from jobs.folding import first_lines, fold, spans
+from jobs.lake.known_log import refuse_other_history
 from jobs.lake.log_cut import Cut
-from jobs.lake.log_files import OTHER_HISTORY
 from jobs.lake.log_look import log_slices, touched_since
 from jobs.lake.log_match import Match, match_input
 from jobs.lake.log_version import LogTip, commit_digest
@@ -30,7 +30,6 @@ from jobs.plain_text import counted
 from jobs.planning.request_context import RequestContext
 from jobs.reading.log_places import log_place
 from jobs.runs import LogCoordinates, Slice, told_records
-from windowlib.errors import LogError
 
 WRITE_AFTER: Final = 20
 """A look that found nothing new is written into the ledger after so many commits."""
@@ -111,7 +110,7 @@ def _looked(work: RequestContext, view: LedgerView, tip: LogTip, *, seen: Mappin
     newly = frozenset() if base is None else _published_after(view, base.seq)
     published = [view.slices[slice_id] for slice_id in runs]
     if base is None and view.look is not None:
-        _refuse_other_history(work, view.look, tip)
+        refuse_other_history(log_place(work.lake, work.pipeline).open(), tip.files, known_log(view, ()))
     touched = None if base is None else _touched(work, tip, base, published=published)
     fresh = [view.runs[run_id] for slice_id, run_id in runs.items() if slice_id in newly]
     if base is None or touched is None or _is_restored(tip, base, runs=fresh):
@@ -157,16 +156,6 @@ def _is_restored(tip: LogTip, base: Look, *, runs: Sequence[StagedRun]) -> bool:
     path = tip.files.commits.get(version)
     written_ns = None if path is None else tip.files.system.get_file_info(path).mtime_ns
     return version > tip.version or (written_ns is not None and written_ns > -before_ms * 1_000_000)
-
-
-def _refuse_other_history(work: RequestContext, look: Look, tip: LogTip) -> None:
-    """Raise a LogError if the commit that a look saw last was replaced: its version is of another history now."""
-    commit, place = commit_digest(tip.files, look.version), log_place(work.lake, work.pipeline)
-    if commit and commit != look.commit and place.open().table_id == look.table_id:
-        raise LogError(
-            f"commit {look.version} of event log {place.uri} is not the one that an earlier look at the log has read. "
-            f"{OTHER_HISTORY}"
-        )
 
 
 def _touched(work: RequestContext, tip: LogTip, base: Look, *, published: Sequence[Slice]) -> Mapping[str, int] | None:

@@ -366,6 +366,10 @@ def test_a_log_with_checksum_files_that_was_restored_and_written_to_is_told(tmp_
     assert "commit 4 of event log" in sentence
     assert "is not the one that an earlier look at the log has read" in sentence
     assert "`log: {history: NAME}`" in sentence
+    days = Asked(from_ms=day_ms(DAYS[0]), to_ms=day_ms(DAYS[4]), who="ann", reason="")
+    with pytest.raises(LogError) as refused:  # defect: a run replayed what was changed by the numbers of versions
+        run_request(work, days, FakeReplayer())
+    assert str(refused.value) in sentence
     named = work.pipeline.log.model_copy(update={"history": "restored-1"})
     work = replace(work, pipeline=work.pipeline.model_copy(update={"log": named}))
     told = told_changes(work, work.ledger.view())
