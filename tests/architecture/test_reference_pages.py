@@ -171,8 +171,9 @@ def fields_of(source: Source) -> set[str]:
     """Return the names of the objects that a source makes. Names with a dot are notes in a file."""
     if isinstance(source, type) and dataclasses.is_dataclass(source):
         return {field.name for field in dataclasses.fields(source)}
-    function = inspect.unwrap(source.callback) if isinstance(source, click.Command) else source
-    assert callable(function)
+    function = source.callback if isinstance(source, click.Command) else source
+    assert function is not None
+    function = inspect.unwrap(function)
     names = getattr(function, "__globals__", {})
     fields = set()
     for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function)))):
