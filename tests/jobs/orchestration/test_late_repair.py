@@ -175,9 +175,9 @@ def append_one(log: Path, day: int, at_ms: int, *, value: int) -> None:
     write_deltalake(str(log), pa.table(rows), mode="append", partition_by=["day"])
 
 
-def ordered_context(root: Path) -> tuple[str, RequestContext]:
+def ordered_context(root: Path, windows: str = "tumbling: {size: 2h}") -> tuple[str, RequestContext]:
     """The text and the context of a pipeline over the log of `append_one`."""
-    text = pipeline_text(windows="tumbling: {size: 2h}", bound="0s", lateness="0s")
+    text = pipeline_text(windows=windows, bound="0s", lateness="0s")
     ordered = text.replace("  slice: {by: day}\n", "  slice: {by: day}\n  order: [v]\n")
     return ordered, context_in(linked_lake(root / "lake", root / "log"), pipeline_of(ordered))
 
@@ -363,6 +363,22 @@ def test_the_report_tells_that_a_repair_is_refused(tmp_path: Path) -> None:
     assert "4 files of the range that do not exist" in refusal_of(work, late)
     append_one(tmp_path / "log", 0, DAY_MS // 2, value=9)
     assert "Replay the changed slices first" in refusal_of(work, late)
+
+
+@pytest.mark.parametrize("windows", ["tumbling: {size: 2h}", "session: {gap: 2h}"])
+def test_the_report_tells_that_the_warm_up_of_a_repair_is_refused(tmp_path: Path, windows: str) -> None:
+    """Defect: only the range was looked at, so `hindcast repair` named a command that is refused."""
+    append_one(tmp_path / "log", 0, DAY_MS // 2, value=0)
+    append_one(tmp_path / "log", 1, DAY_MS + DAY_MS // 2, value=1)
+    append_one(tmp_path / "log", 1, DAY_MS // 2 + 1, value=2)
+    _, work = ordered_context(tmp_path, windows=windows)
+    run_days(work, 0, 2)
+    late = repair_of(work, from_ms=None, to_ms=None, at_most_ms=None)
+    assert [slice_.slice_id for slice_ in late.slices] == ["1970-01-06"]
+    assert not refusal_of(work, late)
+    [file] = (tmp_path / "log").glob("day=1970-01-05/*.parquet")
+    file.unlink()
+    assert "1 file of the range that does not exist, first day=1970-01-05" in refusal_of(work, late)
 
 
 def test_the_runs_that_the_end_of_a_repair_shows_stop_a_publication_until_they_are_waived(tmp_path: Path) -> None:
