@@ -28,7 +28,7 @@ from jobs.publishing.decisions import cancel
 from jobs.publishing.optimistic_check import By
 from jobs.publishing.publication_warnings import publication_warnings
 from jobs.publishing.publishing import publish_request
-from jobs.publishing.rules import _incomplete, judge_publication
+from jobs.publishing.rules import _incomplete, judge_publication, publication_effect
 from jobs.reading.published import published_runs
 from jobs.replay.restart import restart_before
 from jobs.review.pages.decision_forms import Possible, decision_forms
@@ -549,6 +549,29 @@ def test_a_proposed_restatement_does_not_undo_an_adoption(place: Place) -> None:
     assert forms.replay == Possible(why_not=FORMER_SPEC)
     with pytest.raises(RequestError, match=told):
         request_to_continue(work, proposal.request_id)
+
+
+def test_a_replayed_restatement_does_not_undo_an_adoption(place: Place) -> None:
+    """Defect: `status` told that it is ready, and its publication showed the former spec again, without a word."""
+    more = "schedule: '0 6 * * *'\nrestate: {mode: propose, at_most_age: 36500d}\n"
+    three_days(place)
+    run(place.work(more=more), 0, 4)
+    candidate = run(place.work(more=more, lateness=GRACE), 0, 4, publish=False, kind=RequestKind.CANDIDATE)
+    place.put(Put(0, 6))
+    staged = run(place.work(more=more), 0, 4, publish=False, kind=RequestKind.RESTATEMENT)
+    work = place.work(more=more, lateness=GRACE)
+    assert publish_request(work, candidate.request_id, who="ann").is_published
+    view = work.ledger.view()
+    assert publication_effect(work, view, view.requests[staged.request_id]) == (
+        False,
+        f"request {staged.request_id} restates a former spec: {FORMER_SPEC}. Cancel it: `hindcast cancel late "
+        f"--request {staged.request_id} --reason …`",
+    )
+    propose_changes(work, who="airflow")
+    _, proposal = work.ledger.view().open_requests(RequestKind.RESTATEMENT)
+    assert proposal.changes.keys() == {"1970-01-05"}, "the former one does not replay it"
+    roll_back(work)
+    assert publish_request(place.work(more=more), staged.request_id, who="ann").is_published
 
 
 def repair_and_warm_up(work: RequestContext) -> tuple[LateRepair, WarmUp | None]:
