@@ -83,6 +83,18 @@ def where(column: str, operator: str, /, parameter: object) -> tuple[str, dict[s
         ("expect_column_unique_value_count_to_be_between", {"column": "parts", "min_value": 1}, "cannot be compared"),
         ("expect_compound_columns_to_be_unique", {"column_list": ["parts", "text"]}, "values cannot be compared; only"),
         (UNLIKE, {"column_list": ["parts", "unknown"]}, "column parts is list<item: int64>, whose values cannot"),
+        (
+            BETWEEN,
+            {"column": "whole", "max_value": 2.0**53},
+            "9007199254740992.0 is not below 2^53 = 9,007,199,254,740,",
+        ),
+        (
+            "expect_column_max_to_be_between",
+            {"column": "whole", "min_value": -1e18},
+            "whole is int64, and -1e+18 is not",
+        ),
+        (NOT_IN, {"column": "whole", "value_set": [1.0, 1e16]}, "1e+16 is not below"),
+        (*where("whole", ">", 2.0**53), "9007199254740992.0 is not below 2^53"),
         (UNLIKE, {"column_list": ["text", "whole"]}, "text is string, whole is int64; name columns of one kind"),
     ],
 )
@@ -108,6 +120,9 @@ def test_a_check_that_fits_its_columns_is_accepted() -> None:
         (NOT_IN, {"column": "amount", "value_set": [1.1]}),
         (NOT_IN, {"column": "flag", "value_set": [1]}),
         (BETWEEN, {"column": "day", "min_value": "2026-01-01T00:00:00"}),
+        (BETWEEN, {"column": "whole", "max_value": 2.0**53 - 1}),
+        (BETWEEN, {"column": "amount", "max_value": 1e18}),
+        ("expect_column_sum_to_be_between", {"column": "whole", "max_value": 1e18}),
         (UNLIKE, {"column_list": ["whole", "amount"]}),
         (REGEX, {"column": "whole", "regex": "1"}),
         (SUM, {"column_list": ["whole", "amount", "flag", "unknown"], "sum_total": 1}),
