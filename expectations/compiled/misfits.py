@@ -83,21 +83,14 @@ def _misfits(check: Check, types: Mapping[str, pa.DataType]) -> Iterator[str]:
         if value is not None and kind is not (Kind.TIME if isinstance(value, str) else Kind.REAL):
             fitting = _ADVICE_OF_BOUNDS.get(kind, _NULLS_ONLY)
             yield f"{column}, and cannot be compared with {end} = {value!r}; {fitting}"
-    if "match_regex" in check.type or "value_lengths" in check.type:
-        yield from (f"{column}, {problem}; {advice}" for problem in _of_text(types[name]))
+    if ("match_regex" in check.type or "value_lengths" in check.type) and not _is_written_alike(types[name]):
+        yield f"{column}, whose values have no text that is the same on every engine; {advice}"
 
 
 def _inexact(column: str, arrow: pa.DataType, values: Iterable[Any]) -> Iterator[str]:
     """Find numbers such as 1e18. Great Expectations writes all numbers as floats, so the loader accepts them."""
     floats = (value for value in values if pa.types.is_integer(arrow) and isinstance(value, float))
     yield from (f"{column}, and {value!r} {problem}" for value in floats if (problem := number(int(value))))
-
-
-def _of_text(arrow: pa.DataType) -> Iterator[str]:
-    if pa.types.is_decimal(arrow) or pa.types.is_date(arrow):
-        yield "and engines write such values in different ways"
-    if pa.types.is_binary(arrow) or pa.types.is_large_binary(arrow):
-        yield "which is not a text"
 
 
 def _of_several(types: Mapping[str, pa.DataType], check: str) -> Iterator[str]:
@@ -126,6 +119,10 @@ def _of_condition(condition: Any, types: Mapping[str, pa.DataType]) -> Iterator[
         if not is_fit(value):
             advice = _ADVICE.get(kind, _NULLS_ONLY)
             yield f"column {name} is {types[name]}, which row_condition compares with {value!r}, never equal; {advice}"
+
+
+def _is_written_alike(arrow: pa.DataType) -> bool:
+    return bool(kind_of(arrow) is Kind.TEXT or pa.types.is_integer(arrow))
 
 
 def _alike(arrow: pa.DataType) -> Kind:

@@ -22,7 +22,8 @@ SCHEMA = pa.schema(
     {
         "amount": pa.decimal128(18, 2), "day": pa.date32(), "at": pa.timestamp("us", tz="UTC"), "text": pa.string(),
         "whole": pa.int64(), "flag": pa.bool_(), "parts": pa.list_(pa.int64()), "raw": pa.binary(),
-        "unknown": pa.null(),
+        "unknown": pa.null(), "real": pa.float64(), "pair": pa.struct([("a", pa.int64())]),
+        "named": pa.map_(pa.string(), pa.int64()),
     }
 )  # fmt: skip
 COUNT = "expect_table_row_count_to_equal"
@@ -77,9 +78,14 @@ def where(column: str, operator: str, /, parameter: object) -> tuple[str, dict[s
         ),
         (SUM, {"column_list": ["whole", "text"], "sum_total": 1}, "column text is string, which has no sum; name"),
         (SUM, {"column_list": ["at", "whole"], "sum_total": 1}, "column at is timestamp[us, tz=UTC], which has no sum"),
-        (REGEX, {"column": "amount", "regex": "1"}, "engines write such values in different ways"),
-        (REGEX, {"column": "raw", "regex": "1"}, "column raw is binary, which is not a text; only its nulls can be"),
-        ("expect_column_value_lengths_to_equal", {"column": "raw", "value": 1}, "which is not a text"),
+        (REGEX, {"column": "amount", "regex": "1"}, "no text that is the same on every engine; write numbers"),
+        (REGEX, {"column": "raw", "regex": "1"}, "column raw is binary, whose values have no text"),
+        ("expect_column_value_lengths_to_equal", {"column": "raw", "value": 1}, "only its nulls can be checked"),
+        ("expect_column_value_lengths_to_be_between", {"column": "parts", "min_value": 1}, "whose values have no text"),
+        *(
+            ("expect_column_values_to_not_match_regex", {"column": name, "regex": "1"}, "whose values have no text")
+            for name in ("at", "day", "flag", "real", "pair", "named")
+        ),
         ("expect_column_unique_value_count_to_be_between", {"column": "parts", "min_value": 1}, "cannot be compared"),
         ("expect_compound_columns_to_be_unique", {"column_list": ["parts", "text"]}, "values cannot be compared; only"),
         (UNLIKE, {"column_list": ["parts", "unknown"]}, "column parts is list<item: int64>, whose values cannot"),
@@ -125,6 +131,7 @@ def test_a_check_that_fits_its_columns_is_accepted() -> None:
         ("expect_column_sum_to_be_between", {"column": "whole", "max_value": 1e18}),
         (UNLIKE, {"column_list": ["whole", "amount"]}),
         (REGEX, {"column": "whole", "regex": "1"}),
+        ("expect_column_value_lengths_to_equal", {"column": "text", "value": 1}),
         (SUM, {"column_list": ["whole", "amount", "flag", "unknown"], "sum_total": 1}),
     )
     refuse_misfits(fitting, SCHEMA)
