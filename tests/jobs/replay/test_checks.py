@@ -16,9 +16,10 @@ from jobs.ledger.view import RequestKind
 from jobs.pipeline.files import load_file
 from jobs.planning.request_context import Asked, context_of, open_request, open_request_context
 from jobs.planning.suites import load_checks
+from jobs.replay.checked_tables import run_rows
 from jobs.replay.checks import check_types, run_checks
 from jobs.replay.replayer import _preparing
-from jobs.runs import CheckResult
+from jobs.runs import CheckResult, Counts, Slice
 from tests.support.fake_replay import PIPELINE
 from windowlib.errors import SpecError
 
@@ -81,3 +82,14 @@ def test_a_check_of_a_set_tells_the_values_that_are_missing() -> None:
         "origin takes at least EWR, LGA: found no LGA.",
         "origin takes at least EWR: passed.",
     ]
+
+
+def test_a_check_of_the_run_whose_condition_leaves_it_out_has_no_value() -> None:
+    """Defect: `late_share at most 50 %, where records_read > 100: found 90 %` passed, for a run with 10 records."""
+    counts = Counts(read=10, assigned=1, late=9, unassigned=0, invalid=0, panes=0)
+    rows = run_rows([Slice(slice_id="2024-01-01", start_ms=0, end_ms=86_400_000)], [(counts, 5)])
+    large = {"type": "comparison", "column": {"name": "records_read"}, "operator": ">", "parameter": 100}
+    kwargs = {"column": "late_share", "max_value": 0.5, "row_condition": large}
+    [result] = results_of(RUN, rows, ("expect_column_values_to_be_between", kwargs))
+    assert result.message.endswith("found no rows, so nothing to check.")
+    assert "value" not in json.loads(result.observed or "")
