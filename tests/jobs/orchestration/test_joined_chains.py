@@ -295,7 +295,7 @@ def test_a_replay_of_a_part_of_a_repair_ends_the_repair(place: Place) -> None:
 
 
 def test_a_run_that_readers_see_is_not_judged_for_a_repair_that_ends_beside_the_request(place: Place) -> None:
-    """The last run of the request is published already, so the change of the first day is told at the one before."""
+    """The last run of the request is published already. The run of the first day is judged: readers see it again."""
     place.put(Put(0, 1), Put(0, 5), Put(0, 2.5), Put(0, 23.99), Put(1, 25), Put(1, 0.5, 10), Put(1, 47.99))
     place.put(Put(2, 60), Put(2, 71.99))
     work = place.work()
@@ -306,10 +306,10 @@ def test_a_run_that_readers_see_is_not_judged_for_a_repair_that_ends_beside_the_
     assert run(work, 2, 3, kind=RequestKind.RESTATEMENT).is_published
     work = place.work(more="publish: {settled: {after: 1h, change_at_most: {share: 0}}}\n")
     attempt = publish_request(work, staged, who="ann")
-    assert attempt.stopped_by == ("1970-01-06",)
+    assert attempt.stopped_by == ("1970-01-05", "1970-01-06")
     view = work.ledger.view()
     first, last = map(view.run, view.requests[staged].runs.values())
-    assert [check.slice_id for check in first.result.checks if check.table == SETTLED] == ["1970-01-05", "1970-01-06"]
+    assert [check.slice_id for check in first.result.checks if check.table == SETTLED] == ["1970-01-06"]
     assert (view.published["1970-01-07"], last.verdict) == (last.result.run_id, Verdict.PASS)
 
 
@@ -678,7 +678,7 @@ def test_an_unfinished_request_of_code_that_has_changed_names_what_goes_on(
     monkeypatch.setattr(fingerprints, "SEMANTICS_VERSION", fingerprints.SEMANTICS_VERSION + 1)
     why = judge_publication(place.work(), view, begun).why
     assert why.endswith(
-        "changed since: cancel it, or run its range again with `hindcast run late --from .. --to .. --replace`"
+        "since it was opened: cancel it, or run its range again with `hindcast run late --from .. --to .. --replace`"
     )
 
 
