@@ -188,19 +188,21 @@ def has_read(
 ) -> bool | None:
     """Return whether a run of the record's slice has read it. None: the slice has changed, and nothing tells.
 
-    If the Delta log shows a change of the slice, the record is looked up in the version of the log that the run read.
+    If the Delta log shows a change of the slice, the record is looked up in the newest version of its table that has
+    the records of the run.
     """
     slice_ = run.result.slice
     with suppress(LogError):  # a slice with a DELETE that nobody has accepted has changed
         now = read_log_state(pipeline, lake, [slice_], view=view).coordinates[slice_.slice_id]
         if match_input(run.sightings, now) is Match.SAME:
             return True
-    then = max((sighting.log for sighting in run.sightings if sighting.is_equal), key=lambda log: log.version)
-    if then.table_id != record.log.table_id:
+    equal_logs = (sighting.log for sighting in run.sightings if sighting.is_equal)
+    versions = [log.version for log in equal_logs if log.table_id == record.log.table_id]
+    if not versions:
         return None
     only = frozenset([slice_.slice_id])
     try:
-        earlier = records_of(lake, pipeline, record_id, view=view, only=only, version=then.version)
+        earlier = records_of(lake, pipeline, record_id, view=view, only=only, version=max(versions))
     except RequestError:
         return False
     except (LogError, SpecError):  # the version is gone, or lacks columns

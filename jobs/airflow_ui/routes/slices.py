@@ -136,7 +136,7 @@ _NO_FILES: Mapping[str, Any] = {"files": None, "files_problem": None}
 def _files_read(context: PipelineContext, slice_: Slice, shown: StagedRun) -> Mapping[str, Any]:
     """Return the files of a slice in the version of the log that a run has read, or why they cannot be listed."""
     try:
-        files = slice_files(context.lake, context.pipeline, slice_, version=shown.result.log.version)
+        files = slice_files(context.lake, context.pipeline, slice_, read=shown.result.log)
     except HindcastError as error:
         return {"files": None, "files_problem": str(error)}
     return {"files": files, "files_problem": None}

@@ -14,7 +14,7 @@ from jobs.reading.log_places import log_place
 from jobs.reading.upstream_records import upstream_slices
 from jobs.runs import LogCoordinates, RunResult, Slice
 from jobs.wall_clock import now_ms
-from windowlib.errors import HindcastError
+from windowlib.errors import HindcastError, LogError
 
 MAX_FILES = 200
 
@@ -92,17 +92,22 @@ def _place(result: RunResult) -> RunPlace:
     return RunPlace(slice_id=result.slice.slice_id, run_id=result.run_id)
 
 
-def slice_files(lake: Lake, pipeline: Pipeline, slice_: Slice, *, version: int) -> ShownFiles:
-    """Return the data files of a slice in a version of the log. Only the Delta log is read.
+def slice_files(lake: Lake, pipeline: Pipeline, slice_: Slice, *, read: LogCoordinates) -> ShownFiles:
+    """Return the data files of a slice in the version of the log that a run has read. Only the Delta log is read.
 
     Raises:
-        LogError: that version cannot be read, for example because a VACUUM has removed it.
+        LogError: that version cannot be read, for example because a VACUUM has removed it, or is of another table.
     """
-    log = log_place(lake, pipeline).open(version)
+    log = log_place(lake, pipeline).open(read.version)
+    if log.table_id != read.table_id:
+        raise LogError(
+            f"the run has read version {read.version} of another table or history than event log {log.uri} has now: "
+            "nothing tells its files (docs/reference/logs.md)"
+        )
     files = [
         (file.path, file.records, file.bytes) for file in files_of_slices(log, by=pipeline.log.slice, slices=[slice_])
     ]
-    return ShownFiles(version=version, files=tuple(sorted(files)[:MAX_FILES]), count=len(files))
+    return ShownFiles(version=read.version, files=tuple(sorted(files)[:MAX_FILES]), count=len(files))
 
 
 def dag_runs_of(view: LedgerView, slice_id: str) -> tuple[DagRunOrigin, ...]:

@@ -3,15 +3,20 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from deltalake import DeltaTable
 
 from jobs.lake.lake import Lake
 from jobs.planning.published_spec import on_published_spec
 from jobs.planning.request_context import IfOpen, RequestContext, open_request_context
 from jobs.review.explain import Explanation, Locator, explain
+from jobs.review.log_search import has_read, records_of
+from jobs.review.pages.lineage import slice_files
 from jobs.review.pages.record_page import SearchLimits, find, search_scope
+from jobs.runs import Sighting
 from tests.support.day_chains import Place, Put, run
 from tests.support.replays import pipeline_of
+from windowlib.errors import LogError
 
 
 def work_of(
@@ -159,6 +164,29 @@ def test_records_beside_a_delete_that_nobody_has_accepted_are_looked_up(tmp_path
     DeltaTable(str(tmp_path / "log")).delete("v = 7")
     place.put(Put(0, 6))
     assert [told(work, record_id).fate for record_id in ("0", "2")] == ["assigned", "not read"]
+
+
+def test_the_table_that_a_record_is_in_tells_whether_a_run_has_read_it(tmp_path: Path) -> None:
+    """Defect: after a restore with `log.history`, the greater version of the lost history was asked, and told nothing.
+
+    The page of the slice listed the files of the new history's version as those that the run had read.
+    """
+    place = Place(tmp_path)
+    place.put(Put(0, 1))
+    work = work_of(place)
+    run(work, 0, 1)
+    place.put(Put(0, 2))
+    view = work.ledger.view()
+    [slice_] = view.slices.values()
+    [read] = view.runs.values()
+    lost = Sighting(log=replace(read.result.log, table_id="lost", version=9), is_equal=True)
+    both = replace(read, sightings=(lost, *read.sightings))
+    [record], [later] = (records_of(work.lake, work.pipeline, name, view=view, only=None) for name in ("0", "1"))
+    assert has_read(work.lake, work.pipeline, record, record_id="0", run=both, view=view) is True
+    assert has_read(work.lake, work.pipeline, later, record_id="1", run=both, view=view) is False
+    assert slice_files(work.lake, work.pipeline, slice_, read=read.result.log).count == 1
+    with pytest.raises(LogError, match="has read version 0 of another table or history"):
+        slice_files(work.lake, work.pipeline, slice_, read=replace(lost.log, version=0))
 
 
 def test_of_two_equal_records_nothing_tells_which_one_the_run_has_read(tmp_path: Path) -> None:
