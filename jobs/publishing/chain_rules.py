@@ -238,7 +238,7 @@ def is_older(view: LedgerView, slice_id: str, run_id: str) -> bool:
     versions = [seen.log.version for seen in run.sightings if seen.is_equal and seen.log.table_id == now.log.table_id]
     is_newer = bool(versions) and max(versions) < now.log.version
     if now.log.is_listed:  # its versions have no order, and sightings no time
-        is_newer = run.seq < published.seq and len(run.sightings) == 1
+        is_newer = run.seq < published.seq and sum(seen.is_equal for seen in run.sightings) == 1
     return is_newer and match_input(run.sightings, now.log) in {Match.CHANGED, Match.DIFFERENT}
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from jobs.lake.lake import Lake
 from jobs.lake.log_match import Match
+from jobs.ledger.looks import verified_event
 from jobs.ledger.view import RequestKind
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.pipeline.models.restate import RestateGrammar
@@ -29,6 +30,7 @@ from jobs.publishing.accepting import rewrites_of
 from jobs.publishing.publishing import publish_request
 from jobs.reading.log_places import log_place
 from jobs.replay.sizes import Sizes
+from jobs.runs import Sighting
 from tests.support.fuzzing import seeds
 from tests.support.log_shop import DAY_MS, DAYS, FIRST_MS, SCHEMA, LogShop, Row, records
 from tests.support.places import ROOT
@@ -206,6 +208,12 @@ def test_a_request_brings_no_older_records_of_a_directory_back(shop: Shop, *, is
     attempt = publish_request(shop.work, staged.request_id, who="ann")
     assert not attempt.is_published
     assert "readers see newer records of 2026-03-03 than request" in attempt.why
+    other = shop.work.ledger.view().published_run("2026-03-03")
+    assert other is not None
+    seen = Sighting(log=other.result.log, is_equal=False)
+    verified = verified_event(staged.runs[-1].result, seen, fingerprint="other", who="ann")  # of `plan --verify`
+    shop.work.ledger.write(lambda _view: [verified])
+    assert publish_request(shop.work, staged.request_id, who="ann").why == attempt.why
 
 
 def test_a_removed_file_is_a_change_that_a_person_replays(shop: Shop) -> None:
