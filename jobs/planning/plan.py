@@ -15,7 +15,7 @@ from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import next_slice, previous_slice, show_instant, show_ms, slice_grid
 from jobs.plain_text import counted, shortened
-from jobs.planning.chains import ChainStart, chain_before, warmed_up
+from jobs.planning.chains import ChainStart, chain_before, of_other_cut_between, warmed_up
 from jobs.planning.estimate import estimator
 from jobs.planning.log_state import LogState
 from jobs.planning.steps import Ask, Reason, Step, StepJudge
@@ -219,14 +219,11 @@ def _refuse_other_cut(pipeline: Pipeline, view: LedgerView, slices: Sequence[Sli
     before, after = previous_slice(grid, first) or first, next_slice(grid, last) or last
     names = {slice_.slice_id for slice_ in slices}
     stay = [view.slices[slice_id] for slice_id in view.published if slice_id not in names]
-    misfits = [shown for shown in stay if shown.start_ms < last.end_ms and first.start_ms < shown.end_ms]
+    misfits = of_other_cut_between(view, grid, first_ms=first.start_ms, last_ms=last.end_ms, names=names)
     earlier = [shown for shown in stay if shown.end_ms <= first.start_ms][-1:]
     later = [shown for shown in stay if last.end_ms <= shown.start_ms][:1]
     misfits += [shown for shown in earlier if before.start_ms < shown.end_ms < first.start_ms]
     misfits += [shown for shown in later if last.end_ms < shown.start_ms < after.end_ms]
-    if not grid.is_daily:  # such a slice is named by its start: a longer one may reach beyond the range
-        reaching = [view.slices[name] for name in names if name in view.published]
-        misfits += [shown for shown in reaching if shown.end_ms > last.end_ms]
     if misfits:
         shown = misfits[0]
         is_edited = view.chain_run(view.published[shown.slice_id]).result.spec_fingerprint != spec
