@@ -195,7 +195,7 @@ def cancel_command(*, request_id: str, reason: str, as_json: bool, work: Request
 )
 @click.option("--reason", required=True, help="Why. The ledger stores it with your name.")
 @options.json_option
-@options.pipeline_options
+@options.published_options
 def rollback_command(*, publication: int, reason: str, as_json: bool, work: RequestContext) -> int:
     """Take the newest publication back, so that readers see the results from before it. Nothing is deleted.
 

@@ -50,7 +50,7 @@ _TOO_LONG_FROM = 1e15
     help="The greatest number of rows.  [default: 20, or all with --json]",
 )
 @options.json_option
-@options.pipeline_options
+@options.published_options
 def show_command(
     *, slice_ids: Sequence[str], all_panes: bool, at_version: int | None, limit: int | None,
     as_json: bool, work: RequestContext,
@@ -107,7 +107,7 @@ def show_command(
     default=None,
     help="The file to write.  [default: reports/PIPELINE.html in the lake]",
 )
-@options.pipeline_options
+@options.published_options
 def report_command(*, output: Path | None, work: RequestContext) -> int:
     """Write a self-contained HTML page: calendar of slices, checks with history, counts, commands to reproduce it."""
     from jobs.review.report.page import write_report

@@ -14,20 +14,21 @@ from rich.text import Text
 from jobs.console import OK, REFUSED, USAGE, complain, err, out, print_json, print_table, run_command, say
 from jobs.durations import UNIT_MS, format_duration, parse_duration
 from jobs.lake.lake import Lake
-from jobs.pipeline.files import PipelineFiles, load_all, load_pipeline
+from jobs.pipeline.files import SUFFIXES, PipelineFiles, load_all, load_pipeline
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.planning.request_context import RequestContext, open_request_context
+from jobs.planning.request_context import RequestContext, open_request_context, published_pipeline
 from jobs.project import HOME, PIPELINES, ROOT, demo_in_use
 from jobs.runs import Verdict
 from jobs.wall_clock import now_ms
+from windowlib.errors import SpecError
 
 _LONGEST_MS: Final = 3_650 * UNIT_MS["d"]
 DEFAULT_LAKE = HOME / "lake"
 
 __all__ = [
     "OK", "REFUSED", "USAGE", "VERDICT_STYLES", "Places", "complain", "err", "existing_place_options", "json_option",
-    "master_option", "out", "pipeline_options", "place_options", "print_json", "print_table", "range_options",
-    "run_cli", "say", "verdict_text", "who",
+    "master_option", "out", "pipeline_options", "place_options", "print_json", "print_table", "published_options",
+    "range_options", "run_cli", "say", "verdict_text", "who",
 ]  # fmt: skip
 
 VERDICT_STYLES = {Verdict.PASS: "green", Verdict.WARN: "yellow", Verdict.FAIL: "red", Verdict.ERROR: "bold red"}
@@ -46,6 +47,24 @@ class Places:
     def pipeline(self, name: str) -> Pipeline:
         """Read a pipeline by its name or by the path of its file; raises as `load_pipeline`."""
         return load_pipeline(name, self.pipelines)
+
+    def published(self, name: str) -> Pipeline:
+        """Read a pipeline. If its file is broken, tell the error and return the spec of the published chain.
+
+        Raises:
+            SpecError: there is no such file, or it is broken and nothing is published.
+        """
+        try:
+            return self.pipeline(name)
+        except SpecError as error:
+            paths = [self.pipelines / f"{name}{suffix}" for suffix in SUFFIXES]
+            path = next((path for path in (Path(name), *paths) if path.is_file()), None)
+            stem, directory = ("", self.pipelines) if path is None else (path.stem, path.resolve().parent)
+            stored = stem and published_pipeline(self.lake, stem, functions_dir=directory, now_ms=now_ms)
+            if not stored:
+                raise
+            complain(f"the spec of the published chain is used, because the pipeline file is broken: {error}")
+            return stored
 
     def chosen(self, name: str | None) -> PipelineFiles:
         """Read one pipeline (raises as `load_pipeline`), or all of the directory: good files and broken ones."""
@@ -68,12 +87,23 @@ def existing_place_options(command: Callable[_Parameters, _Result]) -> Callable[
 
 def pipeline_options(command: Callable[_Parameters, _Result]) -> Callable[..., _Result]:
     """Add PIPELINE and the options of `existing_place_options`. The command gets the pipeline's context, `work`."""
+    return _pipeline_options(command, Places.pipeline)
+
+
+def published_options(command: Callable[_Parameters, _Result]) -> Callable[..., _Result]:
+    """As `pipeline_options`. If the pipeline file is broken, the context has the published spec (`Places.published`)."""
+    return _pipeline_options(command, Places.published)
+
+
+def _pipeline_options(
+    command: Callable[_Parameters, _Result], read: Callable[[Places, str], Pipeline]
+) -> Callable[..., _Result]:
 
     @click.argument("pipeline_name", metavar="PIPELINE")
     @existing_place_options
     @functools.wraps(command)
     def with_work(*args: Any, pipeline_name: str, places: Places, **kwargs: Any) -> _Result:  # noqa: ANN401
-        work = places.request_context(places.pipeline(pipeline_name))
+        work = places.request_context(read(places, pipeline_name))
         return command(*args, work=work, **kwargs)  # type: ignore[arg-type]
 
     return with_work

@@ -27,6 +27,7 @@ from jobs.planning.chains import RunsByState
 from jobs.reading.published import BOUNDS, read_published
 from jobs.reading.stored_rows import StoredRuns
 from jobs.reading.stored_tables import spec_of
+from jobs.runs import EMPTY_STATE
 from windowlib.records.tables import WINDOW_OUTPUTS, WINDOW_STATE
 
 _NOTHING: Final = BorderCount(lost=0, repeated=0)
@@ -48,7 +49,10 @@ def border_change(lake: Lake, view: LedgerView, request_id: str, *, before: Stag
         return _NOTHING
     if former is None or new is None:
         return "one of the specs has no windows"
-    replayed = [*_before(view, first)]
+    by_state = RunsByState.of(view)
+    replayed = [*_before(by_state, first)]
+    if not replayed and first.result.state_before != EMPTY_STATE and by_state.warm_up_before(first) is None:
+        return f"the runs before {first.result.slice.slice_id} were removed"
     for run in (before, *replayed[:1]):
         if run.checkpoint_removal is not None:
             return f"the state after {run.result.slice.slice_id} was removed by {run.checkpoint_removal}"
@@ -74,9 +78,8 @@ def border_change(lake: Lake, view: LedgerView, request_id: str, *, before: Stag
     )
 
 
-def _before(view: LedgerView, first: StagedRun) -> Iterator[StagedRun]:
+def _before(by_state: RunsByState, first: StagedRun) -> Iterator[StagedRun]:
     """Yield the runs of the new chain before the border, from the last one back to the first of the warm-up."""
-    by_state = RunsByState.of(view)
     run = by_state.before(first)
     while run is not None:
         yield run

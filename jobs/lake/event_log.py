@@ -12,7 +12,7 @@ from jobs.lake.commit_history import FEW_COMMITS, CommitHistory, newest_data_ms
 from jobs.lake.covered_files import CoveredFile
 from jobs.lake.damage import log_errors
 from jobs.lake.file_origins import unordered
-from jobs.lake.known_log import KnownLog, covered_files, refuse_replaced
+from jobs.lake.known_log import KnownLog, covered_files, refuse_other_history, refuse_replaced
 from jobs.lake.log_coordinates import SliceFiles, known_history, known_since, slice_commits
 from jobs.lake.log_cut import Cut
 from jobs.lake.log_files import LogFiles, place_of
@@ -213,6 +213,7 @@ class PinnedLog:
             seen=seen,
             log_digests=self._known.log_digests,
             accepted=self._known.accepted,
+            newest=self._known.newest,
             opened=self._table,
         )
 
@@ -246,6 +247,7 @@ def pin_log(
     known = known or KnownLog()
     log = _opened_log(place, version, known)
     log_files = log.log_files(stored=known.stored_in_log(log.table_id))
+    refuse_other_history(log, log_files, known)
     back = slices if isinstance(slices, LookBack) else LookBack(slices=tuple(slices))
     slicing = slicing_of(log, log_files, Cut(uri=log.uri, by=by, slices=back.every))
     sliced = _sliced(slicing)

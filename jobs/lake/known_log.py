@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from jobs.lake.covered_files import CoveredFile, Stamp, StoredDigests, check_file, refuse_other_stamp
 from jobs.lake.damage import log_errors, refuse_outage
-from jobs.lake.log_files import place_of
-from jobs.lake.log_version import LogVersion
+from jobs.lake.log_files import OTHER_HISTORY, LogFiles, place_of
+from jobs.lake.log_version import LogVersion, commit_digest
 from jobs.lake.pinned_files import PinnedFile
 from jobs.lake.rewrites import Rewrite
 from jobs.runs import LogCoordinates
@@ -24,6 +24,14 @@ REWRITE: Final = (
 """The way on if a data file differs from the digest that a run has stored."""
 
 
+class SeenCommit(NamedTuple):
+    """A commit of a table, and the digest of its file."""
+
+    table_id: str
+    version: int
+    digest: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownLog:
     """Results of earlier reads of the log, from the ledger. `pin_log` uses them to skip commits.
@@ -32,7 +40,8 @@ class KnownLog:
     the commits from the first to the second were read, and no slice had lost a record at the second. `seen` maps a
     slice to the coordinates at which its content was compared with a run. `log_digests` maps a table's id to texts of
     digests of files of `_delta_log`. `accepted` maps a table's id to the commits that removed or changed records and
-    that a person has accepted, by version. `opened` is the table as it was read a moment ago by this thread.
+    that a person has accepted, by version. `newest` is the newest commit that a look at the log has seen. `opened` is
+    the table as it was read a moment ago by this thread.
     """
 
     sound: Mapping[str, int] = field(default_factory=dict)
@@ -40,6 +49,7 @@ class KnownLog:
     seen: Mapping[str, Sequence[LogCoordinates]] = field(default_factory=dict)
     log_digests: Mapping[str, Sequence[str]] = field(default_factory=dict)
     accepted: Mapping[str, Mapping[int, Rewrite]] = field(default_factory=dict)
+    newest: SeenCommit | None = None
     opened: LogVersion | None = field(default=None, compare=False, repr=False)
 
     def accepted_of(self, table_id: str) -> Mapping[int, Rewrite]:
@@ -54,6 +64,18 @@ class KnownLog:
     def stored_in_log(self, table_id: str) -> StoredDigests:
         """Return the digests of files of `_delta_log`."""
         return StoredDigests.of(self.log_digests.get(table_id, ()))
+
+
+def refuse_other_history(log: LogVersion, files: LogFiles, known: KnownLog) -> None:
+    """Raise a LogError if the commit that a look saw last was replaced: its version is of another history now."""
+    if known.newest is None or known.newest.table_id != log.table_id:
+        return
+    version, digest = known.newest.version, commit_digest(files, known.newest.version)
+    if digest and digest != known.newest.digest:
+        raise LogError(
+            f"commit {version} of event log {log.uri} is not the one that an earlier look at the log has read. "
+            f"{OTHER_HISTORY}"
+        )
 
 
 def covered_files(log: LogVersion, files: Iterable[PinnedFile], *, known: KnownLog) -> tuple[CoveredFile, ...]:

@@ -216,12 +216,14 @@ def no_bounds() -> "pa.Table":
 class LogTip:
     """The newest state of a log: its version, and a digest of what makes it, which tells another log at that place.
 
-    Of a table, `commit` is the digest of the file of the newest commit. `files` are its commits.
+    Of a table, `commit` is the digest of the file of the newest commit. `files` are its commits. `history` ends the id
+    of a table whose history has a name (`jobs.lake.restored_place`).
     """
 
     version: int
     commit: str
     files: LogFiles
+    history: str = ""
 
 
 def commit_digest(files: LogFiles, version: int) -> str:

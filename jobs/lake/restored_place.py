@@ -23,10 +23,15 @@ class RestoredPlace:
     def open(self, version: int | None = None) -> LogVersion:
         """Return a version of the log under the id of its history; raises as that of the place does."""
         log = self.place.open(version)
-        return replace(log, table_id=f"{log.table_id}-{self.history}")
+        return replace(log, table_id=f"{log.table_id}{self._ending}")
 
     def is_newest(self, version: int) -> bool:
         return self.place.is_newest(version)
 
     def tip(self) -> LogTip | None:
-        return self.place.tip()
+        tip = self.place.tip()
+        return None if tip is None else replace(tip, history=self._ending)
+
+    @property
+    def _ending(self) -> str:
+        return f"-{self.history}"

@@ -168,7 +168,7 @@ def _problem(uri: str, existing: Mapping[str, Any], wanted: Mapping[str, Any]) -
                 "a new name, or name as key a column of `log.columns` that has the former type, under another name "
                 f"(such as cast({name} as {spell_type(existing['type'])}))"
             )
-        kinds = f"is a {spell_type(existing['type'])}, but the spec now makes it a {spell_type(wanted['type'])}"
+        kinds = f"is a {spell_type(existing['type'])}, but a replay now makes it a {spell_type(wanted['type'])}"
         return SpecError(
             f"column {name!r} of table {uri} {kinds}. It keeps its type as long as a row has it: rename it (acc_NAME: "
             "output NAME) in the pipeline file, or give the pipeline a new name. If only candidates and cancelled "

@@ -75,7 +75,7 @@ class Ledger:
     def twin(self) -> "Ledger":
         """Return a new `Ledger` of the same table, for another thread."""
         store = None if isinstance(self._store, LedgerTable) else self._store
-        return Ledger(self.uri, now_ms=self.now_ms, sleep=self._sleep, limits=self._limits, store=store)
+        return type(self)(self.uri, now_ms=self.now_ms, sleep=self._sleep, limits=self._limits, store=store)
 
     def view(self, at: int | None = None) -> LedgerView:
         """Return the view of the newest version, or of version `at`, of rows as they are stored now.

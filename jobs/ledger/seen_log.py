@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from jobs.lake.known_log import KnownLog
+from jobs.lake.known_log import KnownLog, SeenCommit
 from jobs.ledger.acceptances import by_table
 from jobs.ledger.run_projection import briefs_of
 from jobs.ledger.view import LedgerView
@@ -12,8 +12,8 @@ from jobs.runs import LogCoordinates, Slice
 def known_log(view: LedgerView, slices: Sequence[Slice]) -> KnownLog:
     """Return what the runs of a ledger have seen of the log.
 
-    These are sound versions, digests of the files of `_delta_log`, the coordinates of the given slices, and the commits
-    that persons have accepted.
+    These are sound versions, digests of the files of `_delta_log`, the coordinates of the given slices, the commits
+    that persons have accepted, and the newest commit of a look.
     """
     sound: dict[str, int] = {}
     log_digests: dict[str, list[str]] = {}
@@ -27,10 +27,12 @@ def known_log(view: LedgerView, slices: Sequence[Slice]) -> KnownLog:
                 log_digests.setdefault(table_id, []).append(digests)
         if brief.slice_id in seen:
             seen[brief.slice_id] += (sighting.log for sighting in view.runs[run_id].sightings)
+    look = view.look
     return KnownLog(
         sound=sound,
         read={table_id: frozenset(spans) for table_id, spans in read.items()},
         seen=seen,
         log_digests=log_digests,
         accepted=by_table(view.accepted),
+        newest=None if look is None else SeenCommit(look.table_id, look.version, look.commit),
     )

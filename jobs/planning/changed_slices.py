@@ -13,8 +13,8 @@ from typing import Final
 from cachetools import LRUCache, cached
 
 from jobs.folding import first_lines, fold, spans
+from jobs.lake.known_log import refuse_other_history
 from jobs.lake.log_cut import Cut
-from jobs.lake.log_files import OTHER_HISTORY
 from jobs.lake.log_look import log_slices, touched_since
 from jobs.lake.log_match import Match, match_input
 from jobs.lake.log_version import LogTip, commit_digest
@@ -30,7 +30,6 @@ from jobs.plain_text import counted
 from jobs.planning.request_context import RequestContext
 from jobs.reading.log_places import log_place
 from jobs.runs import LogCoordinates, Slice, told_records
-from windowlib.errors import LogError
 
 WRITE_AFTER: Final = 20
 """A look that found nothing new is written into the ledger after so many commits."""
@@ -108,13 +107,14 @@ def _looked(work: RequestContext, view: LedgerView, tip: LogTip, *, seen: Mappin
     """Return a look at the log for the published runs that are not of condemned attempts (run id -> brief)."""
     runs = {brief.slice_id: run_id for run_id, brief in seen.items()}
     base = view.look if view.look is not None and _is_of(view.look, tip) else None
+    newly = frozenset() if base is None else _published_after(view, base.seq)
     published = [view.slices[slice_id] for slice_id in runs]
     if base is None and view.look is not None:
-        _refuse_other_history(work, view.look, tip)
+        refuse_other_history(log_place(work.lake, work.pipeline).open(), tip.files, known_log(view, ()))
     touched = None if base is None else _touched(work, tip, base, published=published)
-    if base is None or touched is None:
+    fresh = [view.runs[run_id] for slice_id, run_id in runs.items() if slice_id in newly]
+    if base is None or touched is None or _is_restored(tip, base, runs=fresh):
         return _with(work, view, tip, runs=runs, suspects=published, kept={})
-    newly = _published_after(view, base.seq)
     accepted = {name for rewrite in view.accepted if rewrite.seq > base.seq for name in rewrite.rewrite.slices}
     suspects: list[Slice] = []
     kept: dict[str, SeenInput] = {}
@@ -138,20 +138,24 @@ def _looked(work: RequestContext, view: LedgerView, tip: LogTip, *, seen: Mappin
 
 
 def _is_of(look: Look, tip: LogTip) -> bool:
-    """Return whether a look is of the same table: the commit that it saw last is still there."""
+    """Return whether a look is of the same table: its history has that name, and its last commit is still there."""
+    if not look.table_id.endswith(tip.history):
+        return False
     if look.version == tip.version:
         return look.commit == tip.commit
     return look.version < tip.version and look.commit == commit_digest(tip.files, look.version)
 
 
-def _refuse_other_history(work: RequestContext, look: Look, tip: LogTip) -> None:
-    """Raise a LogError if the commit that a look saw last was replaced: its version is of another history now."""
-    commit, place = commit_digest(tip.files, look.version), log_place(work.lake, work.pipeline)
-    if commit and commit != look.commit and place.open().table_id == look.table_id:
-        raise LogError(
-            f"commit {look.version} of event log {place.uri} is not the one that an earlier look at the log has read. "
-            f"{OTHER_HISTORY}"
-        )
+def _is_restored(tip: LogTip, base: Look, *, runs: Sequence[StagedRun]) -> bool:
+    """Return whether the newest commit that runs since a look have read is gone, or was written after the run."""
+    own = [(seen.log, run.at_ms) for run in runs for seen in run.sightings if seen.is_equal]
+    reads = [(log.version, -at_ms) for log, at_ms in own if log.table_id == base.table_id and not log.is_listed]
+    if not reads:
+        return False
+    version, before_ms = max(reads)
+    path = tip.files.commits.get(version)
+    written_ns = None if path is None else tip.files.system.get_file_info(path).mtime_ns
+    return version > tip.version or (written_ns is not None and written_ns > -before_ms * 1_000_000)
 
 
 def _touched(work: RequestContext, tip: LogTip, base: Look, *, published: Sequence[Slice]) -> Mapping[str, int] | None:

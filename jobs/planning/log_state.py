@@ -72,7 +72,7 @@ def read_log_state(
     Raises:
         LogError: the log is missing, or no kind of table that can be read.
         SpecError: the pipeline names columns that the log does not have, or is new and would write its tables into
-            the directory of the log; or a key column was widened, and the stored rows have its former type.
+            the directory of the log; or a column was widened, and stored rows have another type of a key or an output.
     """
     inside = tables_in_log(lake, pipeline)
     if inside is not None and view is not None and not view.version:
@@ -81,8 +81,8 @@ def read_log_state(
         return before
     known = None if view is None else known_log(view, look_back(pipeline, slices).every)
     pinned = pin_input(pipeline, lake, slices, known=known, row_ids=False)
-    if slices:
-        _refuse_widened_keys(pipeline, lake, pinned)
+    if slices and pinned.widened:
+        _refuse_widened(pipeline, lake, pinned)
     grid = slice_grid(pipeline)
     filled = _inside(grid, pinned.data_ms)
     begun = filled if now_ms is None else filled[: bisect_left(filled, slice_at(grid, now_ms).end_ms)]
@@ -100,15 +100,19 @@ def read_log_state(
     )
 
 
-def _refuse_widened_keys(pipeline: Pipeline, lake: Lake, pinned: PinnedLog) -> None:
-    """Refuse a key column whose type was widened in the log since the stored rows were written, as a replay does."""
-    keys = {name: pinned.columns[name] for name in pipeline.log.key_columns if name in pinned.widened}
-    if keys:
-        from jobs.lake.store import check_columns  # few logs need it
-        from windowlib.records.tables import window_outputs
+def _refuse_widened(pipeline: Pipeline, lake: Lake, pinned: PinnedLog) -> None:
+    """Refuse keys and outputs whose type a widened column changes while stored rows have another, as a replay does."""
+    from jobs.engine.window_spec import engine  # few logs need it
+    from jobs.lake.store import check_columns
+    from jobs.pipeline.log_schema import derivation
+    from windowlib.records.column_types import spell_type
+    from windowlib.records.tables import window_outputs
 
-        table = window_outputs(keys, {})
-        check_columns(lake.table(pipeline.name, table.name), table)
+    columns = {name: spell_type(node) for name, node in pinned.nodes.items()}
+    columns |= {name: spell_type(node) for name, node in derivation(pipeline, columns).nodes.items()}
+    keys = {name: columns[name] for name in pipeline.log.key_columns}
+    table = window_outputs(keys, engine(pipeline, columns).outputs)
+    check_columns(lake.table(pipeline.name, table.name), table)
 
 
 def waits_for_commits(ready: ReadyGrammar | None) -> bool:

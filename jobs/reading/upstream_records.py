@@ -59,17 +59,27 @@ class UpstreamSlice:
     Attributes:
         run: the published run of the slice.
         parts: the published runs whose rows are read: this run, and earlier ones that may have panes of its windows.
+        keys: the key columns of each part. Panes of one window are in parts with the same key columns.
         ends_ms: the slice has the windows that end after the first and up to the second instant; None: all rows.
     """
 
     run: StagedRun
     parts: tuple[StagedRun, ...]
+    keys: tuple[tuple[str, ...], ...] = ()
     ends_ms: tuple[int, int] | None = None
 
     def digest(self, log: LogGrammar) -> str:
         """Return a digest of all that its rows follow from. A run's id determines the run's rows (law L1)."""
         runs = [part.result.run_id for part in self.parts]
-        return fingerprint([FORMAT, log.pipeline, log.table, log.panes, runs, self.ends_ms])
+        keys = [self.keys] if len({*self.keys}) > 1 else []
+        return fingerprint([FORMAT, log.pipeline, log.table, log.panes, runs, self.ends_ms, *keys])
+
+    def by_keys(self) -> Mapping[tuple[str, ...], Sequence[StagedRun]]:
+        """Return the parts with equal key columns, key columns -> parts."""
+        grouped: dict[tuple[str, ...], list[StagedRun]] = {}
+        for keys, part in zip(self.keys, self.parts, strict=True):
+            grouped.setdefault(keys, []).append(part)
+        return grouped
 
 
 def upstream_slices(lake: Lake, view: LedgerView, log: LogGrammar) -> list[UpstreamSlice]:
@@ -87,8 +97,9 @@ def upstream_slices(lake: Lake, view: LedgerView, log: LogGrammar) -> list[Upstr
     slices, parts, final_ms = list[UpstreamSlice](), list[tuple[StagedRun, int, int]](), MIN_TIME_MS
     for run, until_ms in zip(runs, untils_ms, strict=True):
         first_ms, last_ms = bounds.get(run_attempt(run), (MIN_TIME_MS, MAX_TIME_MS))
-        earlier = (part for part, first_end_ms, _ in parts if first_end_ms <= until_ms)
-        slices.append(UpstreamSlice(run=run, parts=(*earlier, run), ends_ms=(final_ms, until_ms)))
+        own = (*(part for part, first_end_ms, _ in parts if first_end_ms <= until_ms), run)
+        keys = tuple(spec_of(view, part).log.key_columns for part in own)
+        slices.append(UpstreamSlice(run=run, parts=own, keys=keys, ends_ms=(final_ms, until_ms)))
         final_ms = until_ms
         parts = [part for part in (*parts, (run, first_ms, last_ms)) if part[2] > final_ms]
     return slices
@@ -189,10 +200,8 @@ def rows_of(lake: Lake, view: LedgerView, log: LogGrammar, *, slices: Sequence[U
     if not columns:
         raise LogError(f"pipeline {log.pipeline} has no table {log.table} yet, which log.table names")
     for slice_ in slices:
-        own = of_attempts(stored, {run_attempt(part, log.table) for part in slice_.parts})
+        own = _own_rows(stored, slice_, log)
         table = stored_table(spec_of(view, slice_.run), log.table, columns, log=dict)
-        if slice_.ends_ms is not None:
-            own = _last_panes(own, table.keys, slice_.ends_ms)
         own = own.sort_by([(name, "ascending") for name in log.order_columns or ()])
         names = [*table.columns(), tables.ROW_ID]
         names = [name for name in names if name in own.column_names and name not in _left_out(log)]
@@ -200,6 +209,18 @@ def rows_of(lake: Lake, view: LedgerView, log: LogGrammar, *, slices: Sequence[U
         if log.table == tables.WINDOW_OUTPUTS:
             rows = _with_window_time(rows, log)
         yield SliceRows(slice=slice_, rows=rows, digest=_digest(own, rows.schema, log))
+
+
+def _own_rows(stored: "pa.Table", slice_: UpstreamSlice, log: LogGrammar) -> "pa.Table":
+    """Return the rows of a slice, of the stored rows of its parts."""
+    if slice_.ends_ms is None:
+        return of_attempts(stored, {run_attempt(part, log.table) for part in slice_.parts})
+    import pyarrow as pa
+
+    return pa.concat_tables(
+        _last_panes(of_attempts(stored, {run_attempt(part, log.table) for part in parts}), keys, slice_.ends_ms)
+        for keys, parts in slice_.by_keys().items()
+    )
 
 
 def _left_out(log: LogGrammar) -> frozenset[str]:

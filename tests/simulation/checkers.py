@@ -9,11 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import ParamSpec
 
-from jobs.ledger.chain import Link, Row, check_chain
+from jobs.ledger.chain import GENESIS, Row
 from jobs.ledger.events import EventKind, LedgerEvent
-from jobs.ledger.history import event_of
 from jobs.ledger.leases import Lease, is_held
-from jobs.ledger.projection import Projection
 from jobs.ledger.view import LedgerView, RequestKind
 from jobs.planning.request_context import covers
 from jobs.reading.published import published_runs
@@ -40,8 +38,7 @@ class Observer:
     """What happened up to now, folded without the product's projection, apart from `view`."""
 
     world: World
-    project: Projection = field(default_factory=Projection)
-    link: Link = field(default_factory=Link)
+    tip: str = GENESIS  # the hash of the last event
     view: LedgerView = field(default_factory=lambda: LedgerView(version=0))
     seen: Seen = field(default_factory=dict)
     standing: list[tuple[int, Seen]] = field(default_factory=list)  # publications: (seq, seen before it)
@@ -56,8 +53,7 @@ class Observer:
         """Return an observer that has seen the same, for another world."""
         return Observer(
             world=world,
-            project=self.project.copy(),
-            link=self.link,
+            tip=self.tip,
             view=self.view,
             seen=dict(self.seen),
             standing=list(self.standing),
@@ -108,12 +104,13 @@ class Commit:
 # --- after every commit -----------------------------------------------------------------------------------------------
 
 
-def the_history_is_linear_and_chained(commit: Commit) -> None:
-    observer = commit.observer
-    assert {row["seq"] for row in commit.rows} == {commit.version}, "a commit's number is the ledger's version"
-    assert commit.rows[0]["commit_id"] not in observer.commits, "a commit is there twice"
-    observer.commits.add(commit.rows[0]["commit_id"])
-    observer.link = check_chain(commit.rows, observer.link, uri="memory")
+def the_history_is_linear_and_chained(observer: Observer, rows: Sequence[Row], version: int) -> None:
+    """The commit continues the one before. Its rows have the hashes that their content has."""
+    assert {row["seq"] for row in rows} == {version}, "a commit's number is the ledger's version"
+    assert rows[0]["commit_id"] not in observer.commits, "a commit is there twice"
+    assert rows[0]["previous"] == observer.tip, "a commit does not continue the one before"
+    observer.commits.add(rows[0]["commit_id"])
+    observer.tip = observer.world.table.history(version, uri="memory").link.tip
 
 
 def no_run_is_staged_twice(commit: Commit) -> None:
@@ -326,7 +323,6 @@ def a_candidate_stays_beside_the_chain(commit: Commit) -> None:
 
 
 AFTER_COMMITS: tuple[Callable[[Commit], None], ...] = (
-    the_history_is_linear_and_chained,
     no_run_is_staged_twice,
     no_run_is_stolen,
     no_publication_is_lost_or_merged,
@@ -379,12 +375,11 @@ class Checkers:
         observer, version = self.observer, len(self.observer.world.table.commits)
         while len(observer.published_at) < version:
             observer.published_at.append(observer.published_at[-1])  # compactions
-        events = [event_of(row, "") for row in rows]
+        self._run(the_history_is_linear_and_chained, observer, rows, version)
+        history, before = observer.world.table.history(version, uri="memory"), observer.view
+        events = history.events[-len(rows) :]
         observer.written.update({event.kind.value for event in events})
-        before = observer.view
-        for event in events:
-            observer.project.add(event)
-        observer.view = observer.project.view(version)
+        observer.view = history.project.view(version)
         commit = Commit(
             actor=actor, rows=rows, events=events, before=before, view=observer.view, version=version, observer=observer
         )

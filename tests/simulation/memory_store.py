@@ -1,21 +1,54 @@
-"""A ledger's store in memory, with faults. Each access is one step of the actor that runs."""
+"""A ledger's store in memory, with faults. Each access is one step of the actor that runs.
+
+Each process reads the ledger by itself, but a history depends on the commits only. So what a process has made of a
+commit is used by all others. A `Ledger` without this sharing gives the same views (test_memory_store.py).
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
+from typing_extensions import override
+
 from jobs.ledger.chain import Row
 from jobs.ledger.head import Head
+from jobs.ledger.history import EventHistory
+from jobs.ledger.ledger import Ledger
 from jobs.ledger.table import ConflictError
 from tests.simulation.actors import Actor
+from windowlib.errors import LedgerError
 
 
 @dataclass
 class MemoryTable:
-    """The commits of a ledger, version 1 first, and all stored heads. A version without rows is a compaction."""
+    """The commits of a ledger, version 1 first, and all stored heads. A version without rows is a compaction.
+
+    `_histories` are what was read up to version 0, 1 and so on, and `_taken_in` the commits of them.
+    """
 
     commits: list[Sequence[Row]] = field(default_factory=list)
     heads: list[Head] = field(default_factory=list)
+    _taken_in: list[Sequence[Row]] = field(default_factory=list)
+    _histories: list[EventHistory] = field(default_factory=lambda: [EventHistory()])
+
+    def copy(self) -> "MemoryTable":
+        """Return a table with the same commits, which takes further ones of its own."""
+        return MemoryTable([*self.commits], [*self.heads], [*self._taken_in], [*self._histories])
+
+    def history(self, version: int, *, uri: str) -> EventHistory:
+        """Return what a process has read at a version. The caller does not change it.
+
+        Raises:
+            LedgerError: an event was changed or lost, or cannot be read.
+        """
+        if self._taken_in[:version] != self.commits[: min(version, len(self._taken_in))]:
+            del self._taken_in[:], self._histories[1:]  # a broken store has overwritten a commit
+        for rows in self.commits[len(self._taken_in) : version]:
+            history = self._histories[-1].copy()
+            history.take_in(rows, {}, uri=uri)
+            self._taken_in.append(rows)
+            self._histories.append(history)
+        return self._histories[version]
 
     @property
     def head(self) -> Head | None:
@@ -85,6 +118,10 @@ class MemoryStore:
         version = self._versions[self.access.actor()]
         return [row for rows in self.table.commits[after:version] for row in rows]
 
+    def history(self, *, uri: str) -> EventHistory:
+        """Return what the actor has made of the commits that it has listed."""
+        return self.table.history(self._versions[self.access.actor()], uri=uri)
+
     def create(self) -> None:
         """The table always exists."""
 
@@ -118,3 +155,17 @@ class MemoryStore:
     def compact(self) -> None:
         self.access.actor().stop_here("compact")
         self.table.commits.append([])
+
+
+class SharedLedger(Ledger):
+    """The ledger of a process, which takes over what another process has made of the same commits."""
+
+    @override
+    def _read(self, *, after: int) -> None:
+        store = self._store
+        assert isinstance(store, MemoryStore), "processes of one world share a table in memory"
+        try:
+            self._history = store.history(uri=self.uri)
+        except LedgerError:
+            self._forget()
+            raise

@@ -28,7 +28,6 @@ from jobs.replay.orders import ReplayOrder
 from jobs.runs import Slice, Verdict, WarmUp
 from tests.simulation.actors import Actor
 from tests.simulation.checkers import Checkers, Observer
-from tests.simulation.memory_store import MemoryTable
 from tests.simulation.programs import HUMAN, no_rows
 from tests.simulation.schedules import simulated, step
 from tests.simulation.world import (
@@ -70,7 +69,7 @@ class Start:
         """Return the same start for another run."""
         source = self.world
         world = World(Random(0))
-        world.table = MemoryTable(commits=list(source.table.commits), heads=list(source.table.heads))
+        world.table = source.table.copy()
         world.log, world.files, world.named = source.log, dict(source.files), set(source.named)
         world.places, world.paths = dict(source.places), dict(source.paths)
         world.now_ms, world.ids, world.next_pid = source.now_ms, source.ids, source.next_pid
@@ -79,7 +78,7 @@ class Start:
     def context(self, actor: Actor, text: str = SPECS[0]) -> RequestContext:
         """Return the context of a process that has read the ledger."""
         work = self.world.request_context(actor, text)
-        work.ledger._history = self.history.copy()
+        work.ledger._history = self.history
         return work
 
 
@@ -118,8 +117,7 @@ def made_start() -> Start:
         staged("adopting", asked_for(2, 3, warm_up=WarmUp(first=SLICES[1])), SPECS[1])
         play_alone(world, checkers, begin)
     world.write_file("panes", "left by a killed process")
-    rows = [row for commit in world.table.commits for row in commit]
-    start.history.take_in(rows, {}, uri="memory")
+    start.history = world.table.history(len(world.table.commits), uri="memory")
     return start
 
 

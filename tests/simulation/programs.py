@@ -6,6 +6,7 @@ from functools import partial
 from random import Random
 
 from jobs.lake.rewrites import Rewrite, RewrittenSlice
+from jobs.ledger.ledger import Ledger
 from jobs.ledger.view import LedgerView, RequestKind, StagedRun
 from jobs.orchestration import gating, scheduling
 from jobs.orchestration.interval_backfill import plan_backfill_interval
@@ -210,10 +211,10 @@ def tidy(world: World, actor: Actor, rng: Random) -> None:
 
 
 def reader_of(checkers: Checkers) -> Program:
-    """Return the program of a reader, who looks several times, also at earlier versions."""
+    """Return the program of a reader, who looks several times, also at earlier versions, and folds all events alone."""
 
     def read(world: World, actor: Actor, rng: Random) -> None:
-        ledger = world.ledger(actor)
+        ledger = world.ledger(actor, Ledger)
         newest = 0
         for _ in range(rng.choice([1, 2, 4])):
             at = rng.randrange(newest + 1) if newest and rng.random() < 0.3 else None

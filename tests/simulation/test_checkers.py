@@ -66,7 +66,7 @@ def unknown_outcome_taken_for_lost(patch: pytest.MonkeyPatch) -> None:
 
         def without_ids() -> int:
             newest = taken_in()
-            self._history.commits.clear()
+            self._history = replace(self._history, commits={})  # other processes keep the ids
             return newest
 
         self._take_in_new_events = without_ids  # type: ignore[method-assign]

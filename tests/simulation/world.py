@@ -26,7 +26,7 @@ from jobs.planning.request_context import RequestContext
 from jobs.replay.orders import ReplayOrder
 from jobs.runs import SETTLED, CheckResult, Counts, LogCoordinates, RunResult, Slice, Verdict
 from tests.simulation.actors import Actor
-from tests.simulation.memory_store import Access, FaultRates, MemoryStore, MemoryTable
+from tests.simulation.memory_store import Access, FaultRates, MemoryStore, MemoryTable, SharedLedger
 from tests.support.fake_replay import PIPELINE, day_ms, sales
 from windowlib.errors import LogError, StoreError
 
@@ -164,12 +164,12 @@ class World:
         self.faults[kind] += 1
         self.trace.append(("fault", kind))
 
-    def ledger(self, actor: Actor) -> Ledger:
-        """Return a new `Ledger` of a process."""
+    def ledger(self, actor: Actor, kind: type[Ledger] = SharedLedger) -> Ledger:
+        """Return a new ledger of a process."""
         limits = LedgerLimits(attempts=50, compact_every=self.rng.choice([1, 2, 5, 100]))
         store = MemoryStore(self.table, self.access(), self.rates)
         now_ms = self.clock_of(actor)
-        return Ledger("memory", now_ms=now_ms, sleep=lambda _s: None, limits=limits, store=store)
+        return kind("memory", now_ms=now_ms, sleep=lambda _s: None, limits=limits, store=store)
 
     def clock_of(self, actor: Actor) -> Callable[[], int]:
         return lambda: self.now_ms + self.ahead_ms.get(actor.pid, 0)

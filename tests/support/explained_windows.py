@@ -69,9 +69,10 @@ class Shop:
     def work(self) -> RequestContext:
         return context_in(self.root, self.pipeline)
 
-    def append(self, day: int, rows: Sequence[Row]) -> None:
+    def append(self, day: int, rows: Sequence[Row], **options: Any) -> None:  # noqa: ANN401
         full = [dict.fromkeys(SCHEMA.names) | {"day": FIRST + timedelta(days=day)} | row for row in rows]
-        write_deltalake(str(self.root / "log"), pa.Table.from_pylist(full, SCHEMA), mode="append", partition_by=["day"])
+        table = pa.Table.from_pylist(full, SCHEMA)
+        write_deltalake(str(self.root / "log"), table, mode="append", partition_by=["day"], **options)
 
     def run(
         self, first: int = 0, end: int = DAYS, *, publish: bool = True, chunk: int | None = None, warms_up: bool = False

@@ -13,6 +13,7 @@ from jobs.ledger.view import LedgerView
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import show_instant
 from jobs.plain_text import agreeing, counted
+from jobs.planning.changed_slices import named_spans
 from jobs.planning.event_times import event_times
 from jobs.reading.log_places import log_place
 from jobs.reading.plain_values import plain, rows_of
@@ -95,7 +96,13 @@ def explain_window(
         is_open=is_open,
         outputs=pipeline.output_columns,
         slices=tuple(replay.panes),
-        differences=(*replay.differences, *_without_records(told, panes), *_differences(panes)),
+        unread=tuple(replay.unread),
+        differences=(
+            *replay.differences,
+            *_unread(replay),
+            *(() if replay.unread else _without_records(told, panes)),
+            *_differences(panes),
+        ),
     )
 
 
@@ -235,9 +242,9 @@ def _refuse_unknown(window: WantedWindow, replay: SliceReplay, told: _Told, *, i
         first, last = min(replay.chain.runs), max(replay.chain.runs)
         raise RequestError(
             f"window {window.name} has no pane and no record in the slices {first} to {last}, which were published or "
-            "named with --request"
+            f"named with --request{''.join(f'. {sentence}' for sentence in _unread(replay)).removesuffix('.')}"
         )
-    near = {(start, end) for start, end in known if start < window.end_ms and window.start_ms < end}
+    near = {bounds for bounds in known if window.overlaps(*bounds)}
     others = f"The windows of the key that overlap it are {_named(near)}" if near else "No window overlaps it"
     raise RequestError(f"no window is {window.name}. {others}")
 
@@ -285,6 +292,17 @@ def _panes(
 
 def _text(row: Mapping[str, Any]) -> str:
     return json.dumps(plain(content_of(row)), sort_keys=True)
+
+
+def _unread(replay: SliceReplay) -> Iterator[str]:
+    """Yield a sentence on the slices that the log refuses to replay."""
+    slices = [replay.chain.runs[slice_id].result.slice for slice_id in replay.unread]
+    if slices:
+        yield (
+            f"{counted(len(slices), 'slice')} that may have records of the window cannot be read again: "
+            f"{named_spans(slices)}. Records there are not told, and panes there are only those that are stored. The "
+            f"reason for {slices[0].slice_id}: {replay.unread[slices[0].slice_id]}."
+        )
 
 
 def _without_records(told: _Told, panes: Iterable[WindowPane]) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Replays one key along the slices of a chain: each slice from the checkpoint before it, or from the slice before."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
@@ -13,12 +13,13 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning.log_pin import pin_input
 from jobs.replay.chunk.bucket_plan import plan_buckets
 from jobs.replay.chunk.log_bytes import check_log_bytes
-from jobs.replay.chunk.time_steps import combined
+from jobs.replay.chunk.time_steps import combined, time_before
 from jobs.replay.intake.chunk_log import ChunkLog
 from jobs.replay.sizes import SIZES
 from jobs.replay.stages.counted import CountedLog, chunk_time, counted_log, slice_inputs
 from jobs.replay.stages.state import DividePlan, state_where
 from jobs.replay.tasks import Tasks
+from jobs.review.explain_windows import open_windows
 from jobs.review.window.chain import Chain
 from jobs.review.window.key_records import records_of_key
 from jobs.review.window.operator_walk import Bounds, OperatorWalk, WindowRecord
@@ -28,7 +29,7 @@ from windowlib.columnar.executor import StateColumns
 from windowlib.columnar.operator_executor import OperatorExecutor
 from windowlib.columnar.plan import BucketPlan
 from windowlib.columnar.restored import RestoredState
-from windowlib.errors import CheckpointError, RequestError, SpecError
+from windowlib.errors import CheckpointError, LogError, RequestError, SpecError
 from windowlib.watermarks.timeline import SourceRow
 
 Reading: TypeAlias = Callable[[ChunkLog], Tasks]
@@ -51,7 +52,7 @@ class SliceReplay:
     """Replays the key of a window. `panes` has the rows that the operator gives, by slice.
 
     `known` collects the bounds of windows of the key that have existed, and `differences` sentences on slices whose
-    input or spec is not that of the run.
+    input or spec is not that of the run. `unread` maps slices that the log refuses to replay to the refusal.
     """
 
     lake: Lake
@@ -62,19 +63,22 @@ class SliceReplay:
     panes: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     known: set[Bounds] = field(default_factory=set)
     differences: list[str] = field(default_factory=list)
+    unread: dict[str, str] = field(default_factory=dict)
     _carried: _Carried | None = None
 
     @property
     def span(self) -> tuple[int, int]:
-        """The starts of the first and of the last slice that was replayed; an empty span without one."""
-        starts = [self.chain.runs[slice_id].result.slice.start_ms for slice_id in self.panes]
+        """The starts of the first and of the last slice that was replayed or refused; an empty span without one."""
+        starts = [self.chain.runs[slice_id].result.slice.start_ms for slice_id in (*self.panes, *self.unread)]
         return min(starts, default=0), max(starts, default=-1)
 
     def tell(self, run: StagedRun, add: Callable[[WindowRecord], None]) -> bool:
         """Replay the slice of a run, and pass its records of the window to `add`. Return whether the window is open.
 
+        Of a slice that the log refuses to replay (VACUUM has removed a file), the stored state after it is taken.
+
         Raises:
-            LogError: the log cannot be read, as in a replay.
+            LogError: the log is damaged.
             CheckpointError: the checkpoint before the slice is damaged.
             RequestError: this version of Hindcast refuses the spec of the run, or the log does not fit it any more.
         """
@@ -91,7 +95,12 @@ class SliceReplay:
         pipeline = chain.spec(run)
         if (why := chain.why_other_spec(run)) is not None:
             self.differences.append(why)
-        pinned = self._pinned(pipeline, slice_)
+        try:
+            pinned = self._pinned(pipeline, slice_)
+        except LogError as refusal:
+            self.unread[slice_.slice_id] = str(refusal)
+            self._carried = None
+            return self._is_open_after(pipeline, run)
         chunk = ChunkLog.of(pipeline, pinned, [slice_])
         tasks = self.reading(chunk)
         check_log_bytes(tasks, pinned)
@@ -106,12 +115,25 @@ class SliceReplay:
         self.panes[slice_.slice_id] = walk.panes
         self.known |= walk.known
         self._carried = _Carried(state=walk.executor.state(), sources=after, fingerprint=run.result.state_after)
-        window = self.window
         if pipeline.front_end is None:
-            return any(start < window.end_ms and window.start_ms < end for start, end in still_open)
-        # The states of Storm and Atlas do not show which windows come, so the time tells it.
-        reached_ms = slice_.end_ms if walk.is_clock else combined(after).watermark_ms
-        return reached_ms is None or reached_ms <= window.end_ms
+            return any(self.window.overlaps(*bounds) for bounds in still_open)
+        return self._is_before_end(pipeline, slice_, after)
+
+    def _is_open_after(self, pipeline: Pipeline, run: StagedRun) -> bool:
+        """Return whether the stored state after a run has the window."""
+        lake, key, checkpoint = self.lake, self.window.key.plain(), run.checkpoint
+        if pipeline.front_end is not None:
+            return self._is_before_end(pipeline, run.result.slice, time_before(lake, pipeline, checkpoint))
+        return bool(open_windows(lake, pipeline, key, checkpoint=checkpoint, holds=self.window.overlaps))
+
+    def _is_before_end(self, pipeline: Pipeline, slice_: Slice, after: Sequence[SourceRow]) -> bool:
+        """Return whether the time after a slice has not passed the window.
+
+        The states of Storm and Atlas do not show which windows come, so the time tells it.
+        """
+        is_clock = pipeline.windows is not None and pipeline.windows.is_processing_time
+        reached_ms = slice_.end_ms if is_clock else combined(after).watermark_ms
+        return reached_ms is None or reached_ms <= self.window.end_ms
 
     def _pinned(self, pipeline: Pipeline, slice_: Slice) -> PinnedLog:
         known = known_log(self.chain.view, look_back(pipeline, [slice_]).every)

@@ -30,8 +30,9 @@ class WindowPane:
 class WindowExplanation:
     """A window. `counts` maps a fate to its number of records; `left_out` of them are not in `records`.
 
-    `outputs` are the columns of the result, `slices` those that were read. `differences` are sentences; there are none
-    if the panes are those that were published.
+    `outputs` are the columns of the result, `slices` those that were read, and `unread` those that may have records of
+    the window and cannot be read any more. `differences` are sentences; there are none if all panes are those that were
+    published.
     """
 
     window: WantedWindow
@@ -42,6 +43,7 @@ class WindowExplanation:
     is_open: bool
     outputs: tuple[str, ...]
     slices: tuple[str, ...]
+    unread: tuple[str, ...]
     differences: tuple[str, ...]
 
     @property
@@ -54,7 +56,8 @@ class WindowExplanation:
         """The answer in a few sentences."""
         fates = ", ".join(f"{number:,} {fate}" for fate, number in self.counts.items()) or "none"
         total = sum(self.counts.values())
-        told = f"Window {self.window.name} has {counted(total, 'record')} of the log: {fates}."
+        which = "the log" if not self.unread else "the slices that can be read"
+        told = f"Window {self.window.name} has {counted(total, 'record')} of {which}: {fates}."
         if self.seen:
             values = "; ".join(
                 ", ".join(f"{name} {plain(pane.row.get(name))}" for name in self.outputs) for pane in self.seen
@@ -86,6 +89,7 @@ class WindowExplanation:
             ],
             "is_open": self.is_open,
             "slices": list(self.slices),
+            "unread": list(self.unread),
             "differences": list(self.differences),
         }
 

@@ -80,6 +80,10 @@ class WantedWindow:
             return np.asarray((at_ms > self.start_ms) & (at_ms <= self.end_ms))
         return np.asarray((at_ms >= self.start_ms) & (at_ms < self.end_ms))
 
+    def overlaps(self, start_ms: int | None, end_ms: int | None) -> bool:
+        """Return whether bounds overlap the window; missing ones do not."""
+        return start_ms is not None and end_ms is not None and start_ms < self.end_ms and self.start_ms < end_ms
+
 
 def bounds_text(start_ms: int, end_ms: int, *, is_right_closed: bool = False) -> str:
     """Return the bounds of a window as an interval of instants."""

@@ -213,15 +213,20 @@ def append_again(shell: Shell, number: int) -> None:
     write_deltalake(log, rows.filter(pc.equal(rows["day"].cast("string"), day(number))).slice(0, 1), mode="append")
 
 
-@pytest.fixture
-def appended(shell: Shell) -> Shell:
-    """Three published days of a log without row tracking, so that it takes appends."""
+def publish_appended(shell: Shell, **changes: str) -> None:
+    """Publish three days of a log without row tracking, so that it takes appends."""
     log = shell.root / "event_logs" / "sales"
     rows = DeltaTable(str(log)).to_pyarrow_table()
     shutil.rmtree(log)
     write_deltalake(str(log), rows, partition_by=["day"])
-    write(shell, "0s", **APPENDED)
+    write(shell, "0s", **APPENDED, **changes)
     assert shell("run", "sales", "--from", day(0), "--to", day(3)) == 0, shell.err
+
+
+@pytest.fixture
+def appended(shell: Shell) -> Shell:
+    """Three published days of such a log."""
+    publish_appended(shell)
     return shell
 
 
@@ -421,6 +426,27 @@ def test_an_adoption_after_a_removed_state_waits_for_a_person(shell: Shell, monk
     run_id = re.findall(r"--run (\w+)", request["publication"])[-1]
     assert shell("waive", "sales", day(1), "--run", run_id, "--reason", "no use") == 0, shell.err
     assert shell("publish", "sales") == 0, shell.err
+
+
+def test_an_adoption_whose_warm_up_was_removed_waits_for_a_person(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the runs of the warm-up, the windows that wait in their state counted as lost."""
+    keep = {"size: 30h": "size: 3h", "aggregates:": "retention: {unpublished: 1d}\naggregates:"}
+    publish_appended(shell, **keep)
+    write(shell, "1h", **APPENDED, **keep)
+    assert shell("adopt", "sales", "--from", day(2)) == 0, shell.err
+    adopted = Ledger(Lake(root=str(shell.root)).ledger("sales"), now_ms=now_ms).view().standing[-1]
+    assert shell("rollback", "sales", "--publication", str(adopted.seq), "--reason", "too early") == 0, shell.err
+    later_ms = now_ms() + 3 * 86_400_000
+    monkeypatch.setattr(options, "now_ms", lambda: later_ms)
+    assert shell("clean", "sales", "--remove", "--older-than", "1h") == 0, shell.err
+    append_again(shell, 0)
+    write(shell, "0s", **APPENDED, **keep)
+    assert shell("run", "sales", "--from", day(0), "--to", day(1)) == 0, shell.err
+    write(shell, "1h", **APPENDED, **keep)
+    assert shell("publish", "sales", "--request", str(adopted.request_id)) == 1
+    assert f"found no way to know: the runs before {day(2)} were removed" in flat(shell.err)
 
 
 def test_a_repair_of_discarding_windows_has_no_border(shell: Shell) -> None:

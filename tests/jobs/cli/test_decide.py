@@ -56,3 +56,27 @@ def test_cancel_takes_the_first_letters_of_a_request(shell: Shell, request_id: s
     assert "cancelled by ann" in shell.err
     assert shell("cancel", "sales", "--request", "nothing", "--reason", "x") == 1
     assert "has no request nothing" in shell.err
+
+
+@pytest.mark.parametrize("text", ["pipeline: [", "pipeline: sales\nslide: 0\n", "pipeline: sold\n"])
+def test_a_broken_pipeline_file_stops_neither_show_nor_a_rollback(shell: Shell, text: str) -> None:
+    """Defect: both ended with the error of the file, although the ledger has the spec."""
+    assert shell("run", "sales", "--from", "2024-01-01", "--to", "2024-01-03") == 0
+    assert shell("run", "sales", "--from", "2024-01-03", "--to", "2024-01-04") == 0
+    before = shell.json("status", "sales")["pipelines"][0]
+    file = shell.root / "pipelines" / "sales.yaml"
+    file.write_text(text)
+    for name in ("sales", str(file)):
+        assert shell("show", name) == 0
+        assert shell.err.startswith("the spec of the published chain is used, because the pipeline file is broken: ")
+        assert len(shell.err.strip().splitlines()) == 1
+    assert shell("rollback", "sales", "--publication", "1", "--reason", "wrong") == 1
+    assert (
+        shell(
+            "rollback", "sales", "--publication", str(before["newest_publication"]["publication"]), "--reason", "wrong"
+        )
+        == 0
+    )
+    assert "rolled back" in shell.out
+    assert shell("run", "sales", "--from", "2024-01-03", "--to", "2024-01-04") == 2
+    assert shell("show", "nothing") == 2

@@ -34,6 +34,7 @@ from jobs.planning.steps import Ask
 from jobs.publishing.accepting import accept_rewrites, chosen_rewrites, rewrites_of
 from jobs.publishing.decisions import cancel, resume, rollback
 from jobs.publishing.optimistic_check import By, OutdatedDecision
+from jobs.wall_clock import now_ms
 from tests.support.delta_logs import clean_commits
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
 from tests.support.log_files import write_checksum_file
@@ -365,11 +366,66 @@ def test_a_log_with_checksum_files_that_was_restored_and_written_to_is_told(tmp_
     assert "commit 4 of event log" in sentence
     assert "is not the one that an earlier look at the log has read" in sentence
     assert "`log: {history: NAME}`" in sentence
+    days = Asked(from_ms=day_ms(DAYS[0]), to_ms=day_ms(DAYS[4]), who="ann", reason="")
+    with pytest.raises(LogError) as refused:  # defect: a run replayed what was changed by the numbers of versions
+        run_request(work, days, FakeReplayer())
+    assert str(refused.value) in sentence
     named = work.pipeline.log.model_copy(update={"history": "restored-1"})
     work = replace(work, pipeline=work.pipeline.model_copy(update={"log": named}))
     told = told_changes(work, work.ledger.view())
     assert told.slices == tuple(DAYS[:4])
     assert "the log is another table" in told.sentences[1]
+
+
+@pytest.mark.parametrize("has_checksums", [True, False])
+def test_a_log_that_was_restored_to_before_the_newest_runs_is_told(tmp_path: Path, *, has_checksums: bool) -> None:
+    """Defect: slices that were published since the newest look were not compared, although commits were lost since."""
+    log, backup = tmp_path / "event_logs" / "sales", tmp_path / "backup"
+    work = open_request_context(sales(), Lake(root=str(tmp_path)), now_ms=now_ms)
+
+    def append(day: str, key: str) -> None:
+        append_day(tmp_path, day, {key: 1})
+        for path in log.rglob("*.*"):
+            if has_checksums and path.is_file() and not path.name.endswith(".crc"):
+                write_checksum_file(path)
+
+    def replay(first: str, last: str) -> None:
+        asked = Asked(from_ms=day_ms(first), to_ms=day_ms(last), who="ann", reason="")
+        assert run_request(work, asked, FakeReplayer()).is_published
+
+    for day in DAYS[:3]:
+        append(day, "a")
+    replay(DAYS[0], DAYS[3])
+    assert propose(work, rule=RestateGrammar(), who="schedule").assessed == ()
+    shutil.copytree(log, backup)
+    append(DAYS[3], "lost")
+    replay(DAYS[3], "2024-01-05")
+    assert told_changes(work, work.ledger.view()).slices == ()
+    shutil.rmtree(log)
+    shutil.copytree(backup, log)
+    append(DAYS[1], "other")
+    told = told_changes(work, work.ledger.view())
+    if has_checksums:  # no digests are stored of such files: the run that read the commit is older than the commit
+        assert {DAYS[1], DAYS[3]} <= {*(told.slices or ())}
+    else:
+        assert "`log: {history: NAME}`" in told.sentences[0]
+    named = work.pipeline.log.model_copy(update={"history": "restored-1"})
+    work = replace(work, pipeline=work.pipeline.model_copy(update={"log": named}))
+    told = told_changes(work, work.ledger.view())
+    assert told.slices == tuple(DAYS[:4])
+    assert "the log is another table" in told.sentences[1]
+
+
+def test_a_look_after_a_run_of_a_newer_commit_lists_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commit that the run has read is older than the run, so nothing was restored."""
+    work = open_request_context(sales(), Lake(root=str(tmp_path)), now_ms=now_ms)
+    for day in DAYS[:2]:
+        append_day(tmp_path, day, {"a": 1})
+        asked = Asked(from_ms=day_ms(day), to_ms=day_ms(day) + 86_400_000, who="ann", reason="")
+        assert run_request(work, asked, FakeReplayer()).is_published
+        if day == DAYS[1]:
+            monkeypatch.setattr(looking, "log_slices", None)
+        assert propose(work, rule=RestateGrammar(), who="schedule").assessed == ()
 
 
 def test_an_update_that_keeps_the_number_of_records_is_seen(shop: Shop) -> None:

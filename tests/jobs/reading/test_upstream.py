@@ -29,6 +29,7 @@ from jobs.planning.plan import Plan
 from jobs.planning.request_context import open_request_context
 from jobs.planning.standing import standing
 from jobs.planning.steps import Ask, Reason
+from jobs.publishing.publishing import publish_request
 from jobs.reading import upstream_place
 from jobs.reading.published import read_published, read_published_table
 from jobs.reading.upstream_place import UpstreamPlace
@@ -39,6 +40,7 @@ from tests.support import day_chains
 from tests.support.delta_logs import change_bounds
 from tests.support.fuzzing import seeds
 from tests.support.replays import NOW_MS, context_in, pipeline_of, run_range
+from tests.support.waiving import waive_newest
 from windowlib.errors import LogError, RequestError, SpecError
 
 HOUR_MS: Final = 3_600_000
@@ -56,7 +58,11 @@ WINDOWS: Final = (
 
 
 def upstream(random: Random, windows: str | None = None, *, total: str = "total") -> Pipeline:
-    return pipeline_of(
+    return pipeline_of(upstream_text(random, windows, total=total))
+
+
+def upstream_text(random: Random, windows: str | None = None, *, total: str = "total") -> str:
+    return (
         "pipeline: hours\nlog:\n  table: log\n  key: [k]\n  event_time: {column: at, unit: ms}\n"
         "  arrival_time: {column: at, unit: ms}\n  slice: {by: day}\n  order: appended\n"
         f"watermark: {{kind: bounded, out_of_orderness: {random.choice(('0s', '6h'))}}}\n"
@@ -238,6 +244,31 @@ def test_windows_that_a_repair_fired_again_have_the_values_that_readers_see(tmp_
         assert records_of(root, reader) == records, seed
         DeltaTable(root / "late" / "window_outputs").optimize.z_order(["window_start"])
         assert records_of(root, reader) == records, seed
+    assert fired_again
+
+
+def test_windows_of_specs_with_other_keys_are_not_one_window(tmp_path: Path) -> None:
+    """For random logs: slices after an adoption of other keys have the last windows of the former spec."""
+    fired_again = 0
+    for seed in seeds(3):
+        random, lake = Random(seed), tmp_path / str(seed)
+        for day in range(DAYS):
+            append(lake / "log", random, day=day, most=20)
+        keys = [["k", "j"], ["k"]]
+        random.shuffle(keys)
+        wide = "tumbling: {size: 6h}\n  allowed_lateness: 20h"
+        text = upstream_text(random, wide).replace("key: [k]", "key: [KEYS]\n  columns: {j: v % 3}")
+        former, new = (pipeline_of(text.replace("KEYS", ", ".join(own))) for own in keys)
+        run(lake, former, 0, 3)
+        before = records_of(lake, downstream())
+        outcome = run_range(None, lake, new, days(3, DAYS), sizes=SIZES, warms_up=True)
+        if not outcome.is_published:  # the check of the border holds windows with other keys
+            waive_newest(work := context_in(lake, new), days(3, DAYS)[0], reason="new keys", who="ann")
+            assert publish_request(work, outcome.request_id, who="ann").is_published
+        records = records_of(lake, downstream())
+        assert before.items() <= records.items(), seed
+        check_records(lake, new, records)
+        fired_again += sum(row.get("j") is not None for own in [*records.values()][3:] for row in own)
     assert fired_again
 
 

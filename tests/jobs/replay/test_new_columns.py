@@ -87,10 +87,13 @@ def test_an_output_that_a_widened_column_changes_is_refused_by_its_name_while_wi
         append(tmp_path, day, is_new=False)
     run(context(tmp_path, text), 0, 3)
     widen(tmp_path / "log", "v", "long", "double")
-    with pytest.raises(
-        SpecError, match=r"column 's' of table .*window_outputs is a bigint, but the spec now makes it a double"
-    ):
-        run(context(tmp_path, text), 3, 4)
+    work = context(tmp_path, text)
+    refusal = r"column 's' of table .*window_outputs is a bigint, but a replay now makes it a double"
+    with pytest.raises(SpecError, match=refusal):
+        run(work, 3, 4)
+    ask = Ask(slices=slices_between(work.pipeline, FIRST_MS + 3 * DAY_MS, FIRST_MS + 4 * DAY_MS))
+    with pytest.raises(SpecError, match=refusal):  # only the run told it once
+        work.plan(work.ledger.view(), ask)
 
 
 def test_a_key_that_was_widened_is_refused_by_the_plan_as_by_the_run_with_a_way_on(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Final
 
 from jobs.expressions.derived_columns import WHERE, Derivation, DerivedColumn, Leaf
-from jobs.pipeline.models.expressions.syntax import Path, path_of, quoted, written
+from jobs.pipeline.models.expressions.syntax import BEFORE_US, Path, path_of, quoted, written
 from jobs.pipeline.models.suggestions import did_you_mean
 from windowlib.errors import SpecError
 from windowlib.records.column_types import Node, decimal_of, parse_type
@@ -16,6 +16,9 @@ _NODES: Final[Mapping[str, Node]] = {
     "FLOAT": "float", "DOUBLE": "double", "VARCHAR": "string", "JSON": "string", "DATE": "date",
     "TIMESTAMP": "timestamp_ntz", "TIMESTAMP WITH TIME ZONE": "timestamp",
 }  # fmt: skip
+
+_FIRST_US: Final = BEFORE_US - (1 << 63)
+"""DuckDB's first time."""
 
 
 class Resolver:
@@ -53,7 +56,15 @@ class Resolver:
 
     def _sql_of(self, path: Path) -> str:
         derived = self.derived.get(path[0]) if len(path) == 1 else None
-        return f"({derived})" if derived is not None else quoted((self.leaf(path),))
+        return f"({derived})" if derived is not None else self.read(self.leaf(path))
+
+    def read(self, leaf: str) -> str:
+        """Return a leaf as SQL. A TIMESTAMP_NTZ before DuckDB's first time overflows (`BEFORE_US`)."""
+        name = quoted((leaf,))
+        if self.leaves[leaf].node != "timestamp_ntz":
+            return name
+        is_before = f"{name} < make_timestamp({_FIRST_US}) and {name} <> '-infinity'"
+        return f"(case when {is_before} then make_timestamp(epoch_us({name}) - {BEFORE_US}) else {name} end)"
 
     def _is_binary(self, path: Path) -> bool:
         leaf = self._find(path)
@@ -112,7 +123,9 @@ def derivation_of(
     """
     resolver = Resolver(dict(columns))
     made = [_derived(resolver, name, text) for name, text in expressions]
-    resolver.derived = {column.name: quoted((column.leaf,)) if column.sql is None else column.sql for column in made}
+    resolver.derived = {
+        column.name: resolver.read(column.leaf) if column.sql is None else column.sql for column in made
+    }
     try:
         kept = None if where is None else resolver.sql(where)
     except ValueError as error:

@@ -262,7 +262,7 @@ class _Writer:
         first, *others = texts
         path = _path(argument)
         if name == "make_timestamp" and not others:
-            first = f"({first} - {_BEFORE_US}) + {_BEFORE_US}"
+            first = f"({first} - {BEFORE_US}) + {BEFORE_US}"
         if FUNCTIONS[name].takes_bytes and path is not None and self.are_bytes is not None:
             first = f"decode({first})" if self.are_bytes(path) else first
             if name == "decode":
@@ -323,10 +323,10 @@ _WRITERS: Final[Mapping[type[exp.Expr], Callable[[_Writer, exp.Expr], str]]] = {
     exp.Null: _Writer.literal, exp.Boolean: _Writer.literal,
 }  # fmt: skip
 """The nodes that are allowed besides operators and brackets."""
-_BEFORE_US: Final = 14_454_775_808
+BEFORE_US: Final = 14_454_775_808
 """The numbers of microseconds of 64 bits that are before DuckDB's first time. Their difference to it overflows.
 
-make_timestamp makes times of them, and a cast of such a time to a text ends the database.
+make_timestamp and columns of type TIMESTAMP_NTZ have such times, and a cast of one to a text ends the database.
 """
 _EXAMPLES: Final[Mapping[str, str]] = {
     "date_trunc": "'day'", "json_extract": "'$.user.id'", "json_extract_string": "'$.user.id'",

@@ -409,9 +409,40 @@ def test_a_number_before_the_first_time_fails_alone(us: int) -> None:
     assert values("upper(t)", [{"t": "a"}]) == ["A"]
 
 
+LOCAL: Final = (
+    "cast(local as varchar)", "try_cast(local as varchar)", "concat(local, 'a')", "local || 'a'",
+    "coalesce(cast(local as varchar), t)", "cast(date_trunc('day', local) as varchar)", "cast(s.at as varchar)",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", LOCAL)
+def test_a_local_time_before_the_first_one_fails_alone(text: str) -> None:
+    """Defect: it ended the run."""
+    times = pa.array([NO_TIME_US, None, NO_TIME_US + 2, 0, NO_TIME_US + 1]).cast(pa.timestamp("us"))
+    texts = pa.array(["x", None, "x", "x", "x"])
+    rows = pa.record_batch({"local": times, "t": texts, "s": pa.StructArray.from_arrays([times], ["at"])})
+    columns = {"local": "timestamp_ntz", "t": "string", "s": "struct<at:timestamp_ntz>"}
+    derived = derive(rows, derivation_of(columns, expressions={"x": text}, where=None))
+    first, null, second, epoch, infinite = derived.rows.column("x").to_pylist()
+    assert derived.failed["x"].tolist() == [True, False, True, False, False]
+    assert (first, second) == (None, None)
+    assert null == ("a" if text.startswith("concat") else None)
+    assert epoch.startswith("1970-01-01 00:00:00")
+    assert infinite.startswith("-infinity")
+
+
+def test_a_filter_of_a_local_time_before_the_first_one_fails_alone() -> None:
+    rows = pa.record_batch({"local": pa.array([NO_TIME_US, 0]).cast(pa.timestamp("us"))})
+    where = "cast(y as varchar) = '1970-01-01 00:00:00'"
+    derived = derive(rows, derivation_of({"local": "timestamp_ntz"}, expressions={"y": "local"}, where=where))
+    assert derived.failed["where"].tolist() == [True, False]
+
+
 def test_a_defect_of_duckdb_ends_the_expression_and_not_those_after_it() -> None:
-    rows = pa.record_batch({"local": pa.array([NO_TIME_US]).cast(pa.timestamp("us"))})
-    hostile = derivation_of({"local": "timestamp_ntz"}, expressions={"x": "cast(local as varchar)"}, where=None)
+    times = pa.array([NO_TIME_US]).cast(pa.timestamp("us"))
+    rows = pa.record_batch({"s": pa.StructArray.from_arrays([times], ["at"])})
+    kind = {"s": "struct<at:timestamp_ntz>"}
+    hostile = derivation_of(kind, expressions={"x": "cast(s as varchar)"}, where=None)
     for _ in range(2):
         with pytest.raises(
             SpecError, match=r"^log\.columns\.x: a defect of DuckDB .* ended the expression .* with case$"

@@ -25,6 +25,7 @@ from jobs.reading.published import read_published
 from jobs.replay.replayer import replay_chunk
 from jobs.replay.restart import restart_before
 from jobs.replay.sizes import Sizes
+from jobs.review.window.told_window import WindowExplanation
 from jobs.review.window.wanted import key_of_text
 from tests.support.explained_windows import (
     DAY_MS,
@@ -302,6 +303,40 @@ def test_a_published_window_is_told_if_the_log_has_no_record_of_it_any_more(tmp_
         explained = shop.explain("x", FIRST_MS + hour * 3_600_000)
         assert [pane.readers for pane in explained.panes] == ["seen"]
         assert explained.differences[0].startswith("The log has no record of this window any more")
+
+
+@pytest.mark.parametrize("windows", ["{tumbling: {size: 3h}, allowed_lateness: 30m}", "{session: {gap: 3h}}"])
+def test_a_window_is_explained_without_the_slices_whose_files_vacuum_has_removed(tmp_path: Path, windows: str) -> None:
+    """Defect: no window was explained, also of other slices: nothing is known of the event times of removed files."""
+    text = SPEC.replace("WINDOWS", windows).replace("WATERMARK", "{kind: bounded, out_of_orderness: 1h}")
+    shop = Shop(tmp_path, pipeline_of(text.replace("  order: appended\n", "  order: appended\n  changes: inserts\n")))
+    feed = {"delta.enableChangeDataFeed": "true"}
+    hours = ((0, 1.0, 22.0), (1, 25.0, 47.5), (2, 46.8, 49.0, 60.0))
+    for day, *times in hours:
+        shop.append(day, [row(round(10 * at), at=at, arrived=24.0 * day + 1) for at in times], configuration=feed)
+    shop.run(0, 3)
+    log = DeltaTable(str(shop.root / "log"))
+    starts: tuple[float, ...] = (0, 21, 24, 45, 48, 60) if "tumbling" in windows else (1, 22, 46.8, 60)
+
+    def explained(start: float) -> WindowExplanation:
+        return shop.explain("x", FIRST_MS + round(start * 3_600_000))
+
+    before = {start: explained(start) for start in starts}
+    log.delete("day = '2026-03-02'")
+    log.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    for start, whole in before.items():
+        without = explained(start)
+        assert [pane.row for pane in without.seen] == [pane.row for pane in whole.seen]
+        assert without.is_open == whole.is_open
+        assert [record for record in whole.records if record.slice_id != "2026-03-02"] == list(without.records)
+        assert without.unread == ("2026-03-02",)
+        [sentence] = without.differences
+        assert sentence.startswith("1 slice that may have records of the window cannot be read again: 2026-03-02. ")
+        assert "VACUUM or a person removed them" in sentence
+        assert {pane.slice_id for pane in without.panes if pane.is_computed is None} <= {"2026-03-02"}
+        assert " of the slices that can be read: " in without.sentence
+    with pytest.raises(RequestError, match=r"no pane and no record .* named with --request\. 1 slice that may have"):
+        shop.explain("x", FIRST_MS + 12 * 3_600_000, end_ms=FIRST_MS + 15 * 3_600_000)
 
 
 def test_a_window_of_a_log_that_the_spec_does_not_fit_any_more_tells_that(hours: Shop) -> None:
