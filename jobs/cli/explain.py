@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -152,14 +153,10 @@ def _explained(
         request=None if request_text is None else options.request_of(work, request_text),
         most=most,
     )
-    session = LazySession.named("hindcast explain", master)
-    try:
-        with explained(pipeline):
-            return explain_window(
-                lake, pipeline, asked, view=work.ledger.view(), reading=lambda chunk: reading_tasks(session, chunk)
-            )
-    finally:
-        session.stop()
+    with closing(LazySession.named("hindcast explain", master)) as session, explained(pipeline):
+        return explain_window(
+            lake, pipeline, asked, view=work.ledger.view(), reading=lambda chunk: reading_tasks(session, chunk)
+        )
 
 
 def _show(pipeline: Pipeline, explained: "WindowExplanation") -> None:

@@ -91,7 +91,7 @@ def pipeline_options(command: Callable[_Parameters, _Result]) -> Callable[..., _
 
 
 def published_options(command: Callable[_Parameters, _Result]) -> Callable[..., _Result]:
-    """As `pipeline_options`. If the pipeline file is broken, the context has the published spec (`Places.published`)."""
+    """As `pipeline_options`, but the context of a broken file has the published spec (`Places.published`)."""
     return _pipeline_options(command, Places.published)
 
 

@@ -1,8 +1,8 @@
 """The command run."""
 
-from collections.abc import Callable
-from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from time import sleep
@@ -155,7 +155,7 @@ def run_asked(
 ) -> int:  # fmt: skip
     """Run a request, and print its progress and its outcome. Return the exit status."""
     told = told_progress(work.pipeline.name, shown.progress, at_least=shown.fold_from)
-    with LazyReplayer(master=master) as replayer, told as on_progress:
+    with _lazy_replayer(master) as replayer, told as on_progress:
         staging = replace(staging, on_progress=on_progress)
         run = partial(run_request, work, replayer=replayer, staging=staging, accepted=accepted)
         ways = f"{_DECIDE}{_OR_REPLACE if shown.has_replace else ', and run this command again'}"
@@ -291,23 +291,17 @@ class _Given(GivenRange):
         return with_checks(work), asked
 
 
-@dataclass(slots=True)
-class LazyReplayer:
-    """A replayer that starts Spark for the first chunk and stops it at the end. Without a chunk it starts nothing."""
+@contextmanager
+def _lazy_replayer(master: str | None) -> Iterator[Replayer]:
+    """Give a replayer that is imported for the first chunk, and whose Spark stops at the end."""
+    replay: Replayer | None = None
 
-    master: str | None
-    _stack: ExitStack = field(default_factory=ExitStack)
-    _replay: Replayer | None = None
-
-    def __enter__(self) -> "LazyReplayer":
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self._stack.close()
-
-    def __call__(self, order: ReplayOrder) -> list[RunResult]:
+    def lazily(order: ReplayOrder) -> list[RunResult]:
         from jobs.replay.replayer import spark_replayer
 
-        if self._replay is None:
-            self._replay = self._stack.enter_context(spark_replayer(self.master))
-        return self._replay(order)
+        nonlocal replay
+        replay = replay or stack.enter_context(spark_replayer(master))
+        return replay(order)
+
+    with ExitStack() as stack:
+        yield lazily
