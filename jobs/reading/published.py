@@ -4,7 +4,7 @@ The ledger gives the (slice, attempt) pairs of the published runs. `published_sq
 pane of each window; DuckDB runs it here, and Spark runs it in `jobs.readers`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -90,10 +90,10 @@ def published_runs(view: LedgerView) -> tuple[StagedRun, ...]:
     return tuple(view.run(run_id) for run_id in view.published.values())
 
 
-def runs_by_keys(view: LedgerView) -> tuple[KeyedRuns, ...]:
-    """Return the published runs grouped by the key columns of their specs; a new spec may change the keys."""
+def runs_by_keys(view: LedgerView, runs: Iterable[StagedRun] | None = None) -> tuple[KeyedRuns, ...]:
+    """Return runs (the published ones) grouped by the key columns of their specs; a new spec may change the keys."""
     by_keys: dict[tuple[str, ...], list[StagedRun]] = {}
-    for run in published_runs(view):
+    for run in published_runs(view) if runs is None else runs:
         by_keys.setdefault(spec_of(view, run).log.key_columns, []).append(run)
     return tuple(KeyedRuns(keys, tuple(runs)) for keys, runs in by_keys.items())
 
