@@ -75,12 +75,22 @@ def check_current(work: RequestContext, repair: LateRepair, warm_up: WarmUp | No
 
 
 def refusal_of(work: RequestContext, repair: LateRepair) -> str:
-    """Return why the range of a repair cannot be replayed now; empty if it can. Its warm-up is not asked for."""
-    repaired = repairing(work, repair)
-    known = known_log(work.ledger.view(), look_back(repaired.pipeline, repair.slices).every)
+    """Return why a repair, or the warm-up before it, cannot be replayed now; empty if both can. No record is read."""
+    from jobs.replay.restart import UnreadTimesError, restart_before  # most callers replay nothing
+
+    repaired, view = repairing(work, repair), work.ledger.view()
     try:
-        check_current(work, repair, None)
-        pin_input(repaired.pipeline, work.lake, repair.slices, known=known)
+        check_current(work, repair, None)  # tells a command that helps
+        try:
+            warm_up = restart_before(None, repaired, repair.slices, beginning=repair.beginning)
+            first = repair.slices[0] if warm_up is None else warm_up.first
+        except UnreadTimesError:  # all records before the range are read for it
+            warm_up, first = None, repair.beginning or repaired.log_state(view, ()).first_data or repair.slices[0]
+        check_current(work, repair, warm_up)
+        slices = slices_between(repaired.pipeline, first.start_ms, repair.slices[-1].end_ms)
+        pin_input(
+            repaired.pipeline, work.lake, slices, known=known_log(view, look_back(repaired.pipeline, slices).every)
+        )
     except (LogError, RequestError, SpecError) as error:
         return str(error)
     return ""

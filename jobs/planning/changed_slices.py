@@ -27,7 +27,7 @@ from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.look_back import look_back
 from jobs.pipeline.slices import slice_grid
 from jobs.plain_text import counted
-from jobs.planning.request_context import RequestContext
+from jobs.planning.request_context import RequestContext, not_in_upstream
 from jobs.reading.log_places import log_place
 from jobs.runs import LogCoordinates, Slice, told_records
 
@@ -242,19 +242,23 @@ def named_spans(slices: Sequence[Slice]) -> str:
 def in_words(work: RequestContext, changed: Sequence[ChangedSlice]) -> str:
     """Return how many slices have changed, which, and their records: `2 published days changed: 2026-11-11 … `.
 
-    The slices that a replay would publish without a record are named as well, and so are the first accepted commits
-    that removed or changed records.
+    The slices that a replay would publish without a record are named as well, and so are those that the pipeline whose
+    table is the log does not publish now, and the first accepted commits that removed or changed records.
     """
     noun = "day" if slice_grid(work.pipeline).is_daily else "slice"
     named = named_spans([change.slice for change in changed])
     then, now = sum(change.records_then for change in changed), told_records([change.now for change in changed])
     words = f"{counted(len(changed), f'published {noun}')} changed: {named}, {counted(then, 'record')} then, {now} now"
-    emptied = [
+    empty = [
         change.slice
         for change in changed
         if change.records_then and not (change.now.records or change.removed or change.now.has_unknown_records)
     ]
-    if emptied:
+    absent = not_in_upstream(work, work.ledger.view()) if empty else frozenset()
+    if emptied := [slice_ for slice_ in empty if slice_.slice_id not in absent]:
         words += f"; a replay publishes {counted(len(emptied), noun)} without a record: {named_spans(emptied)}"
+    if unpublished := [slice_ for slice_ in empty if slice_.slice_id in absent]:
+        which = f"{counted(len(unpublished), noun)} now: {named_spans(unpublished)}"
+        words += f"; pipeline {work.pipeline.log.pipeline} does not publish {which}"
     accepted = told_together((change.slice.slice_id, change.accepted) for change in changed)
     return "; ".join([words, *first_lines(accepted, _MOST_COMMITS)])

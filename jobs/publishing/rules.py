@@ -13,7 +13,7 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slices_between
 from jobs.plain_text import counted
 from jobs.planning.chains import adoption, ended_repairs, judged_runs, newly_shown
-from jobs.planning.published_spec import is_lost
+from jobs.planning.published_spec import LOST, is_lost, why_not_replayed
 from jobs.planning.request_context import RequestContext, holders, with_cut_of
 from jobs.publishing.chain_rules import (
     Obstacle,
@@ -188,7 +188,7 @@ def settled_basis(work: RequestContext, view: LedgerView, request: Request) -> B
     adopts no spec that fires other windows.
     """
     rule = work.pipeline.publish.settled if work.pipeline.publish is not None else None
-    runs = [view.run(run_id) for slice_id, run_id in request.runs.items() if view.published.get(slice_id) != run_id]
+    runs = [view.run(run_id) for run_id in newly_shown(view, request).values()]
     judged = {run.judgement.basis if run.judgement is not None else None for run in runs}
     has_border = run_of_former_spec(view, request) is not None
     if rule is None and not request.unarrived and not has_border:
@@ -340,9 +340,9 @@ def _incomplete(work: RequestContext, view: LedgerView, request: Request) -> Obs
         return Obstacle(why)
     left = f"{listed(missing)} left to replay" if missing else "all its slices are staged, and it was not closed"
     again = "run it again and it continues there"
-    if is_lost(work, request):
-        run = f"`hindcast run {work.pipeline.name} --from .. --to .. --replace`"
-        again = f"it was begun by code that has changed since: cancel it, or run its range again with {run}"
+    if why_not := why_not_replayed(work, view, request):
+        run = f", or run its range again with `hindcast run {work.pipeline.name} --from .. --to .. --replace`"
+        again = f"it cannot be replayed, because {why_not}: cancel it{run if why_not == LOST else ''}"
     why = f"the request is not finished: {left}; {again}"
     return Obstacle(why, missing)
 

@@ -50,6 +50,10 @@ _KEEP_MAXIMUM: Final = ("bounded", "ascending", "legacy_bounded")
 """Watermarks whose checkpoints have the greatest event time of all records."""
 
 
+class UnreadTimesError(RequestError):
+    """A restart point needs the times of records of the log, and no session may read them."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceTime:
     """The time after a slice, and its event times: the greatest, and the groups if the windows are sessions."""
@@ -82,8 +86,8 @@ def restart_before(
             first slice of a warm-up, the chain begins with it at the first of the slices.
 
     Raises:
-        RequestError: nothing bounds how long a record matters to the pipeline's windows; or the log has to be read, and
-            there is no session.
+        RequestError: nothing bounds how long a record matters to the pipeline's windows.
+        UnreadTimesError: the log has to be read, and there is no session.
         LogError: the log before cannot be read.
     """
     view, at, pipeline = work.ledger.view(), slices[0], work.pipeline
@@ -103,7 +107,7 @@ def restart_before(
     reach = _reach(pipeline, log_engine(pipeline, log), first=first, at=at)
     passed = None if reach.gap_ms is not None else times_of_chain(work, view, before)
     if passed is None and session is None:
-        raise RequestError(
+        raise UnreadTimesError(
             f"the restart point of pipeline {pipeline.name} before {at.slice_id} needs the times of all earlier records"
         )
     if passed is None and session is not None:

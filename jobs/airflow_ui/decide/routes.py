@@ -17,12 +17,13 @@ from jobs.airflow_ui.context import DecisionPlace, PipelineContext, PipelineDep
 from jobs.airflow_ui.decide.airflow import Refused, UsersAirflow, run_id_of, token_of
 from jobs.airflow_ui.decide.progress import progress_of
 from jobs.airflow_ui.rendering import page, see
-from jobs.ledger.view import LedgerView
+from jobs.ledger.view import LedgerView, Request as ProposedRequest
 from jobs.orchestration.decision_actions import Action, decide_dag_id
 from jobs.orchestration.decision_fields import Decision, read_decision
 from jobs.orchestration.decisions import check, seen_view, stopped_runs
 from jobs.orchestration.restatements import restatement_conf
 from jobs.plain_text import escaped
+from jobs.planning.published_spec import why_not_replayed
 from jobs.review import links
 from windowlib.errors import RequestError
 
@@ -105,8 +106,8 @@ async def replay(request: Request, context: PipelineDep, request_id: str) -> Res
     if await _is_under_way(request, dag_id, started_id):
         return see(request, links.backfill_page(context.name, started_id))
     proposed = context.view.requests.get(request_id)
-    if proposed is None or not proposed.is_proposed:
-        text = "This restatement does not wait to be started any more. Look at the page of the request."
+    text = _why_not_replayed(context, proposed)
+    if proposed is None or text:
         return _again(request, context, fields=fields, problem=text)
     conf = restatement_conf(context.request_context, proposed, publish=False)
     is_paused = f"{dag_id} is paused in Airflow, so the replay would wait. Let it run, and start it again."
@@ -117,6 +118,14 @@ async def replay(request: Request, context: PipelineDep, request_id: str) -> Res
         except _NotStarted as error:
             return _again(request, context, fields=fields, problem=str(error))
     return see(request, links.backfill_page(context.name, run_id))
+
+
+def _why_not_replayed(context: PipelineContext, proposed: ProposedRequest | None) -> str:
+    """Return why a click replays nothing; empty if it does."""
+    if proposed is None or not proposed.is_proposed:
+        return "This restatement does not wait to be started any more. Look at the page of the request."
+    why = why_not_replayed(context.request_context, context.view, proposed)
+    return why and f"The request cannot be replayed, because {why}. Decline it."
 
 
 @router.get("")

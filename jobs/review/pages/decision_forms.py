@@ -7,6 +7,7 @@ from jobs.ledger.events import LedgerEvent
 from jobs.ledger.run_projection import failing_in_sight
 from jobs.ledger.view import LedgerView, Request, RequestState, StagedRun
 from jobs.planning.chains import judged_runs, newly_shown
+from jobs.planning.published_spec import why_not_replayed
 from jobs.planning.request_context import RequestContext, is_live
 from jobs.publishing.decisions import cancel_events, rollback_events
 from jobs.publishing.judging import is_due
@@ -47,7 +48,8 @@ class RequestForms:
     """The decisions on a request. `held` are the slices that stop it, at most `MAX_SHOWN` of `held_count`.
 
     `waive_and_publish`: whether it can be published after a waiver of all of `held`.
-    `is_proposed`: it is a restatement that waits to be started. `is_published`: readers see the slices.
+    `replay`: whether it can be replayed, if it is a restatement or a repair that waits to be started; None of others.
+    `is_published`: readers see the slices.
     """
 
     request_id: str
@@ -57,7 +59,7 @@ class RequestForms:
     cancel: Possible
     waive_and_publish: Possible
     is_worked_on: bool
-    is_proposed: bool = False
+    replay: Possible | None = None
     is_published: bool = False
 
     @property
@@ -158,7 +160,7 @@ def _request_forms(
         ),
         cancel=_tried(lambda: cancel_events(work, view, request_id=request.request_id, reason="-", by=_ANYBODY)),
         is_worked_on=is_live(work, request),
-        is_proposed=request.is_proposed,
+        replay=Possible(why_not=why_not_replayed(work, view, request)) if request.is_proposed else None,
         is_published=is_published,
     )
 

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from jobs.engine import fingerprints
 from jobs.ledger.view import Request, RequestKind
 from jobs.orchestration.requests import run_request
 from jobs.pipeline.models.restate import RestateGrammar
@@ -91,6 +92,22 @@ def test_the_page_of_the_proposal_shows_its_plan_and_a_click_replays_it_as_the_u
     assert (answer.status_code, answer.headers["location"]) == (303, links.backfill_page("sales", RUN))
     conf = {"from": "2024-01-01", "to": "2024-01-03", "reason": TOLD, "publish": False, "request": proposal.request_id}
     assert (airflow.calls, airflow.conf) == ([("trigger", "backfill_sales")], conf)
+
+
+def test_a_proposal_that_cannot_be_replayed_has_no_button_and_tells_why(
+    clients: Clients, proposal: Request, airflow: FakeAirflow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Defect: the button started a DAG run that was refused."""
+    monkeypatch.setattr(fingerprints, "SEMANTICS_VERSION", fingerprints.SEMANTICS_VERSION + 1)
+    client = clients("admin")
+    html = client.get(links.request_page("sales", proposal.request_id)).text
+    why = "cannot be replayed, because a function or Hindcast itself has changed since it was opened"
+    assert f"Not possible: the request {why}. Decline it." in html
+    assert "<button disabled>Replay</button>" in html
+    answer = client.post(links.replay_path("sales", proposal.request_id), data={})
+    assert answer.status_code == 409
+    assert f"The request {why}. Decline it." in answer.text
+    assert not airflow.calls
 
 
 def test_a_paused_backfill_is_told_and_unpaused_by_the_box(

@@ -28,9 +28,10 @@ from jobs.publishing.decisions import cancel
 from jobs.publishing.optimistic_check import By
 from jobs.publishing.publication_warnings import publication_warnings
 from jobs.publishing.publishing import publish_request
-from jobs.publishing.rules import judge_publication
+from jobs.publishing.rules import _incomplete, judge_publication
 from jobs.reading.published import published_runs
 from jobs.replay.restart import restart_before
+from jobs.review.pages.decision_forms import Possible, decision_forms
 from jobs.review.pages.state import open_request
 from jobs.runs import SETTLED, Verdict, WarmUp
 from tests.support.day_chains import (
@@ -540,6 +541,12 @@ def test_a_proposed_restatement_does_not_undo_an_adoption(place: Place) -> None:
     told = "cannot be replayed, because the published chain goes on with another spec since it was opened"
     assert f"It {told}: end it with hindcast cancel" in _not_staged(work, work.ledger.view(), proposal)
     assert open_request(work, work.ledger.view(), proposal).waits == f"{told}: decline it"
+    incomplete = _incomplete(work, work.ledger.view(), proposal)
+    forms = decision_forms(work, work.ledger.view(), request_id=proposal.request_id).request
+    assert incomplete is not None
+    assert incomplete.why.endswith(f"left to replay; it {told}: cancel it")
+    assert forms is not None
+    assert forms.replay == Possible(why_not=FORMER_SPEC)
     with pytest.raises(RequestError, match=told):
         request_to_continue(work, proposal.request_id)
 

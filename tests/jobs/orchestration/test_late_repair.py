@@ -175,9 +175,9 @@ def append_one(log: Path, day: int, at_ms: int, *, value: int) -> None:
     write_deltalake(str(log), pa.table(rows), mode="append", partition_by=["day"])
 
 
-def ordered_context(root: Path) -> tuple[str, RequestContext]:
+def ordered_context(root: Path, windows: str = "tumbling: {size: 2h}") -> tuple[str, RequestContext]:
     """The text and the context of a pipeline over the log of `append_one`."""
-    text = pipeline_text(windows="tumbling: {size: 2h}", bound="0s", lateness="0s")
+    text = pipeline_text(windows=windows, bound="0s", lateness="0s")
     ordered = text.replace("  slice: {by: day}\n", "  slice: {by: day}\n  order: [v]\n")
     return ordered, context_in(linked_lake(root / "lake", root / "log"), pipeline_of(ordered))
 
@@ -365,6 +365,22 @@ def test_the_report_tells_that_a_repair_is_refused(tmp_path: Path) -> None:
     assert "Replay the changed slices first" in refusal_of(work, late)
 
 
+@pytest.mark.parametrize("windows", ["tumbling: {size: 2h}", "session: {gap: 2h}"])
+def test_the_report_tells_that_the_warm_up_of_a_repair_is_refused(tmp_path: Path, windows: str) -> None:
+    """Defect: only the range was looked at, so `hindcast repair` named a command that is refused."""
+    append_one(tmp_path / "log", 0, DAY_MS // 2, value=0)
+    append_one(tmp_path / "log", 1, DAY_MS + DAY_MS // 2, value=1)
+    append_one(tmp_path / "log", 1, DAY_MS // 2 + 1, value=2)
+    _, work = ordered_context(tmp_path, windows=windows)
+    run_days(work, 0, 2)
+    late = repair_of(work, from_ms=None, to_ms=None, at_most_ms=None)
+    assert [slice_.slice_id for slice_ in late.slices] == ["1970-01-06"]
+    assert not refusal_of(work, late)
+    [file] = (tmp_path / "log").glob("day=1970-01-05/*.parquet")
+    file.unlink()
+    assert "1 file of the range that does not exist, first day=1970-01-05" in refusal_of(work, late)
+
+
 def test_the_runs_that_the_end_of_a_repair_shows_stop_a_publication_until_they_are_waived(tmp_path: Path) -> None:
     """An edited suite has failed the run of the chain of a day, in whose place readers see the run of the repair."""
     for day in range(3):
@@ -430,6 +446,30 @@ def test_a_waiver_of_a_run_that_the_end_of_a_repair_shows_ends_with_the_request(
     else:
         cancel(work, staged, reason="no", by=By(who="a test", decision_id="c"))
     assert work.ledger.view().run(chain_run).waiver is None
+
+
+def test_settled_windows_that_the_end_of_a_repair_takes_back_are_judged(tmp_path: Path) -> None:
+    """Defect: an adoption whose own runs are those of the repair was not judged at all."""
+    hours = [(day, late_h) for day in range(5) for late_h in ((0, 5, -8) if day else (0, -8))]
+    for number, (day, late_h) in enumerate(hours):
+        append_one(tmp_path / "log", day, day * DAY_MS + (12 - late_h) * DAY_MS // 24, value=number)
+    text, work = ordered_context(tmp_path)
+    run_days(work, 0, 5)
+    late = repair_of(work, from_ms=None, to_ms=None, at_most_ms=None)
+    assert repair(work, late).is_published
+    windows = repairing(work, late).pipeline.windows
+    assert windows is not None
+    text = text.replace("allowed_lateness: 0s", f"allowed_lateness: {windows.allowed_lateness_ms}ms")
+    rule = "publish: {settled: {after: 1h, change_at_most: {share: 0}}}\n"
+    work = context_in(work.lake.root, pipeline_of(text + rule))
+    warm_up = restart_before(SESSION, work, slices_between(work.pipeline, start_ms(2), start_ms(5)))
+    asked = Asked(from_ms=start_ms(2), to_ms=start_ms(5), who="ann", reason="adopt", warm_up=warm_up)
+    outcome = run(work, asked, publish=False)
+    view = work.ledger.view()
+    assert {*view.requests[outcome.request_id].runs.values()} <= {*view.published.values()}
+    attempt = publish_request(work, outcome.request_id, who="ann")
+    assert not attempt.is_published
+    assert "at most 0 % of the windows may change: found 1 of" in attempt.why
 
 
 def test_a_killed_repair_goes_on_with_the_same_runs(tmp_path: Path) -> None:

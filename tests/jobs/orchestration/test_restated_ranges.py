@@ -273,8 +273,8 @@ def test_a_restatement_ends_before_the_slices_that_the_other_pipeline_has_rolled
     assert run(work, 2, 4, if_open=IfOpen.REPLACE).is_published
     told = restated(down)
     assert told.sentences[0] == (
-        "3 published days changed: 1970-01-07 … 1970-01-09, 7 records then, 4 now; a replay publishes 1 day without a "
-        "record: 1970-01-09"
+        "3 published days changed: 1970-01-07 … 1970-01-09, 7 records then, 4 now; pipeline late does not publish 1 "
+        "day now: 1970-01-09"
     )
     assert told.sentences[1].startswith("1970-01-07 … 1970-01-08: proposed as request ")
     assert told.sentences[2] == f"1970-01-09: {why}"
