@@ -5,7 +5,7 @@ staged as the beginning of a chain can continue one later: the slices before it 
 with which it began.
 """
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -152,18 +152,6 @@ def run_before(view: LedgerView, slice_: Slice) -> StagedRun | None:
     ending = (view.slices[name] for name in view.published if view.slices[name].end_ms == slice_.start_ms)
     before = min(ending, key=lambda shown: abs(shown.start_ms - wanted_ms), default=None)
     return None if before is None else view.published_chain_run(before.slice_id)
-
-
-def of_other_cut_between(
-    view: LedgerView, grid: SliceGrid, *, first_ms: int, last_ms: int, names: Container[str]
-) -> list[Slice]:
-    """Return the published slices with an instant of a range that do not fit those of these names, oldest first.
-
-    A slice that is shorter than a day is named by its start, so a longer one has the same name.
-    """
-    published = (view.slices[name] for name in view.published)
-    near = (shown for shown in published if shown.start_ms < last_ms and first_ms < shown.end_ms)
-    return [shown for shown in near if shown.slice_id not in names or (shown.end_ms > last_ms and not grid.is_daily)]
 
 
 def begins_chain(view: LedgerView, run: StagedRun) -> bool:

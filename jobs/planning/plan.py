@@ -3,7 +3,7 @@
 `make_plan` is pure. `RequestContext.plan` reads the log for it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -13,9 +13,9 @@ from jobs.lake.known_log import KnownLog
 from jobs.ledger.run_projection import briefs_of
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.pipeline.slices import next_slice, previous_slice, show_instant, show_ms, slice_grid
+from jobs.pipeline.slices import SliceGrid, next_slice, previous_slice, show_instant, show_ms, slice_grid
 from jobs.plain_text import counted, shortened
-from jobs.planning.chains import ChainStart, chain_before, of_other_cut_between, warmed_up
+from jobs.planning.chains import ChainStart, chain_before, warmed_up
 from jobs.planning.estimate import estimator
 from jobs.planning.log_state import LogState
 from jobs.planning.steps import Ask, Reason, Step, StepJudge
@@ -207,6 +207,18 @@ def make_plan(pipeline: Pipeline, view: LedgerView, log: LogState, *, ask: Ask, 
         known=log.known,
         basis=basis,
     )
+
+
+def of_other_cut_between(
+    view: LedgerView, grid: SliceGrid, *, first_ms: int, last_ms: int, names: Container[str]
+) -> list[Slice]:
+    """Return the published slices with an instant of a range that do not fit those of these names, oldest first.
+
+    A slice that is shorter than a day is named by its start, so a longer one has the same name.
+    """
+    published = (view.slices[name] for name in view.published)
+    near = (shown for shown in published if shown.start_ms < last_ms and first_ms < shown.end_ms)
+    return [shown for shown in near if shown.slice_id not in names or (shown.end_ms > last_ms and not grid.is_daily)]
 
 
 def _refuse_other_cut(pipeline: Pipeline, view: LedgerView, slices: Sequence[Slice], *, spec: str) -> None:

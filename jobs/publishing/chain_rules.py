@@ -15,14 +15,8 @@ from jobs.lake.log_match import Match, match_input
 from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import SliceGrid, next_slice, previous_slice, show_ms, slice_at, slice_grid
-from jobs.planning.chains import (
-    CODE_CHANGED,
-    adoption,
-    begins_chain,
-    of_other_cut_between,
-    run_before,
-    shown_for_other_spec,
-)
+from jobs.planning.chains import CODE_CHANGED, adoption, begins_chain, run_before, shown_for_other_spec
+from jobs.planning.plan import of_other_cut_between
 from jobs.planning.published_spec import is_lost, replaced_since
 from jobs.planning.request_context import RequestContext, not_in_upstream, stored_pipeline
 from jobs.planning.spec_changes import may_fire_otherwise
