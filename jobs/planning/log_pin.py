@@ -20,10 +20,11 @@ def pin_input(
     lake: Lake,
     slices: Sequence[Slice],
     *,
+    version: int | None = None,
     known: KnownLog | None = None,
     row_ids: bool = True,
 ) -> PinnedLog:
-    """Pin one version of the log, and check the pipeline against its columns.
+    """Pin a version of the log (None: the newest), and check the pipeline against its columns.
 
     The slices before, in which `log.distinct` looks for earlier records, are pinned with it. The slices are contiguous
     and ascending. Commits that `known` covers are not read again. `row_ids`: find the place of each file in the order
@@ -38,6 +39,7 @@ def pin_input(
         log_place(lake, pipeline),
         by=log.slice,
         slices=look_back(pipeline, slices),
+        version=version,
         known=known,
         order=_order_of(pipeline, row_ids=row_ids),
     )

@@ -17,6 +17,7 @@ from jobs.ledger.view import LedgerView, Request, StagedRun
 from jobs.pipeline.models.publish import SettledGrammar
 from jobs.pipeline.slices import show_instant
 from jobs.plain_text import counted
+from jobs.planning.chains import newly_shown
 from jobs.planning.request_context import RequestContext
 from jobs.publishing.chain_rules import run_of_former_spec
 from jobs.publishing.rules import NO_RULE, is_ready, settled_basis
@@ -70,10 +71,10 @@ def judged_checks_of(work: RequestContext, view: LedgerView, request: Request) -
 
     The first run of an adoption has a check of its border.
     """
+    judged = newly_shown(view, request)  # the judgement of a run that readers see stays what it is
     checks: dict[str, tuple[CheckResult, ...]] = {
         run_id: (_not_arrived(slice_id, request.unarrived[slice_id]),) if slice_id in request.unarrived else ()
-        for slice_id, run_id in request.runs.items()
-        if view.published.get(slice_id) != run_id  # the judgement of a run that readers see stays what it is
+        for slice_id, run_id in judged.items()
     }
     before = run_of_former_spec(view, request)
     if before is not None and checks:
@@ -90,9 +91,8 @@ def judged_checks_of(work: RequestContext, view: LedgerView, request: Request) -
     sides = request_sides(view, request.request_id)
     change = settled_change(work.lake, work.pipeline.name, sides, settled=settled)
     for slice_id in change.by_slice:
-        run_id = request.runs.get(slice_id)
-        judged = run_id if run_id in checks else [*checks][-1]  # the publication may also end a repair at other slices
-        checks[judged] = (*checks[judged], _of_settled(rule, change, slice_id))
+        run_id = judged.get(slice_id, [*checks][-1])
+        checks[run_id] = (*checks[run_id], _of_settled(rule, change, slice_id))
     return checks
 
 

@@ -188,7 +188,7 @@ def settled_basis(work: RequestContext, view: LedgerView, request: Request) -> B
     adopts no spec that fires other windows.
     """
     rule = work.pipeline.publish.settled if work.pipeline.publish is not None else None
-    runs = [view.run(run_id) for slice_id, run_id in request.runs.items() if view.published.get(slice_id) != run_id]
+    runs = [view.run(run_id) for run_id in newly_shown(view, request).values()]
     judged = {run.judgement.basis if run.judgement is not None else None for run in runs}
     has_border = run_of_former_spec(view, request) is not None
     if rule is None and not request.unarrived and not has_border:

@@ -448,6 +448,30 @@ def test_a_waiver_of_a_run_that_the_end_of_a_repair_shows_ends_with_the_request(
     assert work.ledger.view().run(chain_run).waiver is None
 
 
+def test_settled_windows_that_the_end_of_a_repair_takes_back_are_judged(tmp_path: Path) -> None:
+    """Defect: an adoption whose own runs are those of the repair was not judged at all."""
+    hours = [(day, late_h) for day in range(5) for late_h in ((0, 5, -8) if day else (0, -8))]
+    for number, (day, late_h) in enumerate(hours):
+        append_one(tmp_path / "log", day, day * DAY_MS + (12 - late_h) * DAY_MS // 24, value=number)
+    text, work = ordered_context(tmp_path)
+    run_days(work, 0, 5)
+    late = repair_of(work, from_ms=None, to_ms=None, at_most_ms=None)
+    assert repair(work, late).is_published
+    windows = repairing(work, late).pipeline.windows
+    assert windows is not None
+    text = text.replace("allowed_lateness: 0s", f"allowed_lateness: {windows.allowed_lateness_ms}ms")
+    rule = "publish: {settled: {after: 1h, change_at_most: {share: 0}}}\n"
+    work = context_in(work.lake.root, pipeline_of(text + rule))
+    warm_up = restart_before(SESSION, work, slices_between(work.pipeline, start_ms(2), start_ms(5)))
+    asked = Asked(from_ms=start_ms(2), to_ms=start_ms(5), who="ann", reason="adopt", warm_up=warm_up)
+    outcome = run(work, asked, publish=False)
+    view = work.ledger.view()
+    assert {*view.requests[outcome.request_id].runs.values()} <= {*view.published.values()}
+    attempt = publish_request(work, outcome.request_id, who="ann")
+    assert not attempt.is_published
+    assert "at most 0 % of the windows may change: found 1 of" in attempt.why
+
+
 def test_a_killed_repair_goes_on_with_the_same_runs(tmp_path: Path) -> None:
     work = make_small(tmp_path)
     run_days(work, 0, DAYS)
