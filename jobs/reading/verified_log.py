@@ -52,7 +52,7 @@ class LogVerification:
     def __str__(self) -> str:
         done = "were compared with their checksums or digests"
         if not self.files + self.unknown + self.removed:
-            return "the log has no file of these slices"
+            return "no file of the log is of a published one of these slices"
         if self.files == 1:
             done = "was compared with its checksum or digest"
         compared = (

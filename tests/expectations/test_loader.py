@@ -160,10 +160,20 @@ REFUSALS: dict[str, tuple[object, list[str]]] = {
         suite_of({"type": BETWEEN, "kwargs": {"column": "window_start", "min_value": "2013-01-01T00:00:00+02:00"}}),
         ["offset", "UTC"],
     ),
-    "a date": (
-        suite_of({"type": BETWEEN, "kwargs": {"column": "window_start", "min_value": "2013-01-01"}}),
-        ["is a date", "2013-02-08T00:00:00"],
-    ),
+    **{
+        f"the time {time}": (
+            suite_of({"type": BETWEEN, "kwargs": {"column": "window_start", "min_value": time}}),
+            ["is not a date with a time", "2013-02-08T00:00:00"],
+        )
+        for time in (
+            "2013-01-01",
+            "2024-W01-2T00:00",
+            "20240102T000000",
+            "2024-01-02T000000",
+            "2024-01-02T00",
+            "2024-01-02T00:00:00,5",
+        )
+    },
     "a pair with nulls judged": (
         suite_of(
             {
