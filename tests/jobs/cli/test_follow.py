@@ -201,6 +201,29 @@ def test_a_hole_in_what_the_other_pipeline_publishes_is_told_and_the_newest_part
     assert f"follows {days[3]} … {days[4]}, and not {days[0]} … {days[1]}" in " ".join(shell.err.split())
 
 
+def test_slices_that_the_other_pipeline_publishes_before_the_chain_are_told(shell: Shell) -> None:
+    """Defect: the first windows lacked records, and `follow` and `status` told that nothing is to do."""
+    (shell.root / "pipelines" / "pairs.yaml").unlink()
+    (shell.root / "pipelines" / "days.yaml").write_text(
+        READER.replace("NAME", "days").replace("READS", "hours").replace("SIZE", "2d")
+    )
+    days = [str(FIRST + timedelta(days=day)) for day in range(DAYS + 1)]
+    assert shell("run", "hours", "--from", days[2], "--to", days[-1], "--warm-up") == 0, shell.err
+    assert shell("follow", "hours") == 0, shell.err
+    assert "with which the chain" not in shell.err
+    assert shell("run", "hours", "--from", days[0], "--to", days[-1]) == 0, shell.err
+    command = f"hindcast run days --from {days[0]} --to {days[-1]}"
+    told = (
+        f"pipeline hours publishes {days[0]} … {days[1]} now, before {days[2]}, with which the chain of pipeline days"
+    )
+    assert shell("follow", "hours") == 0, shell.err
+    assert told in " ".join(shell.err.split())
+    assert told in (sentence := shell.json("status", "days")["pipelines"][0]["changed"]["sentences"][0])
+    assert sentence.endswith(command)
+    assert shell(*command.split()[1:]) == 0, shell.err
+    assert shell.json("status", "days")["pipelines"][0]["changed"]["sentences"] == []
+
+
 def test_a_pipeline_that_nobody_reads_and_a_cycle(shell: Shell) -> None:
     assert shell("follow", "pairs") == 0
     assert "no pipeline reads pairs" in shell.out
