@@ -16,6 +16,7 @@ from jobs.planning.changed_slices import named_spans, stretches_of
 from jobs.planning.published_spec import on_published_spec, refuse_lost
 from jobs.planning.request_context import RequestContext
 from jobs.planning.suite_fingerprint import with_checks
+from jobs.publishing.rules import describe_hold
 from jobs.reading.stored_tables import own_columns
 from jobs.reading.upstream_place import UpstreamPlace
 from jobs.runs import Slice
@@ -61,9 +62,12 @@ def following(work: RequestContext) -> tuple[RequestContext, tuple[str, ...]]:
     It has the spec of the published chain. An edit of the pipeline file waits for `hindcast adopt`, as in the schedule.
 
     Raises:
-        RequestError: the published chain cannot be computed any more, or reads another log than the pipeline file.
+        RequestError: the published chain cannot be computed any more, or reads another log than the pipeline file; or
+            it is held after a rollback.
     """
     view, upstream = work.ledger.view(), work.pipeline.log.pipeline
+    if view.hold is not None:
+        raise RequestError(describe_hold(view.hold))
     work, warnings = on_published_spec(work, view)
     refuse_lost(work, view)
     if work.pipeline.log.pipeline != upstream:

@@ -13,6 +13,8 @@ import yaml
 from deltalake import write_deltalake
 
 from jobs.engine import fingerprints
+from jobs.lake.lake import Lake
+from jobs.ledger.ledger import Ledger
 from jobs.replay import replayer
 from jobs.replay.orders import Replayer
 from jobs.replay.replayer import replay_chunk
@@ -21,6 +23,7 @@ from tests.jobs.cli.conftest import Shell
 from tests.jobs.replay.test_without_spark import DAY_MS, DAYS, FIRST
 from tests.support.no_spark import threads
 from tests.support.places import ROOT
+from tests.support.replays import NOW_MS
 
 HOURS = """
 pipeline: hours
@@ -222,6 +225,23 @@ def test_slices_that_the_other_pipeline_publishes_before_the_chain_are_told(shel
     assert sentence.endswith(command)
     assert shell(*command.split()[1:]) == 0, shell.err
     assert shell.json("status", "days")["pipelines"][0]["changed"]["sentences"] == []
+
+
+def test_a_reader_that_is_held_is_not_followed(shell: Shell) -> None:
+    """Defect: `follow` of another person published again what a person had rolled back, and the hold was gone."""
+    assert shell("run", "hours", "--from", str(FIRST), "--to", str(FIRST + timedelta(days=1))) == 0, shell.err
+    assert shell("follow", "hours") == 0, shell.err
+    seq = Ledger(Lake(root=str(shell.root)).ledger("days"), now_ms=lambda: NOW_MS).view().standing[-1].seq
+    assert shell("rollback", "days", "--publication", str(seq), "--reason", "wrong numbers") == 0, shell.err
+    for command in (
+        ("follow", "hours"),
+        ("plan", "hours", "--from", str(FIRST), "--to", str(FIRST + timedelta(days=1))),
+    ):
+        assert shell(*command, *(["--with-downstream"] if command[0] == "plan" else [])) == (command[0] == "follow")
+        assert "days: held: ann rolled back publication" in " ".join(f"{shell.out} {shell.err}".split())
+    assert shell.json("status", "days")["pipelines"][0]["published"]["slices"] == 0
+    assert shell("resume", "days", "--reason", "they are right") == 0, shell.err
+    assert shell("follow", "hours") == 0, shell.err
 
 
 def test_a_pipeline_that_nobody_reads_and_a_cycle(shell: Shell) -> None:
