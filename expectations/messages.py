@@ -47,7 +47,7 @@ def demand(check: str, column: str | None, arguments: Mapping[str, Any]) -> str:
 def finding(
     column: str | None, observed: Mapping[str, Any], *, check: str = "", arguments: Mapping[str, Any] | None = None
 ) -> str:
-    """Return what a check observed: `78.2 %`, `3 of 5,000 rows unexpected (0.06 %), among them LGA`, or `nothing`.
+    """Return what a check observed: `78.2 %`, `3 of 5,000 rows unexpected (0.06 %), among them LGA`, or `no LGA`.
 
     A number that is not equal to a limit of the check has a text that differs from that of the limit in its demand.
     """
@@ -58,8 +58,9 @@ def finding(
         return _value(column, observed, of_check)
     if "rows" in observed:
         return _rows(column, observed, of_check)
-    shown = observed.get("values") or observed.get("sample")
-    return _listed(shown, column, of_check) if shown else "nothing"
+    shown, absent = observed.get("values") or observed.get("sample"), observed.get("absent")
+    parts = [_listed(shown, column, of_check)] if shown else []
+    return ", but ".join([*parts, f"no {_listed(absent, column)}"] if absent else parts) or "nothing"
 
 
 def _value(column: str | None, observed: Mapping[str, Any], of_check: tuple[float | None, float | None]) -> str:

@@ -255,7 +255,7 @@ class _Compiler:
         compare = operator.eq if self.kind.endswith("equal") else operator.gt
         if self.kwargs.get("or_equal"):
             compare = operator.ge
-        if self.names[0] == self.names[1] or not _comparable(self.kinds, compare):
+        if not _comparable(self.kinds, compare):
             return None
         return self._rows(
             lambda rows: _compared(rows, self.names, compare),

@@ -239,8 +239,9 @@ class _Assessor:
             return ""
         which = "its records" if names[place] == own else f"the records of slice {names[place]} after it"
         return (
-            f"OPTIMIZE or log retention has removed the order in which {which} were appended (log.order: appended), so "
-            "readers keep it as it was published. To replay it, name in log.order the columns that order the records, "
+            f"OPTIMIZE or log retention has removed the order in which {which} were appended (log.order: "
+            f"{self.work.pipeline.log.order}), so readers keep it as it was published. To replay it, name in log.order "
+            "the columns that order the records, "
             f"and run {adoption(self.work.pipeline, '…')} (docs/reference/logs.md)"
         )
 

@@ -194,5 +194,7 @@ def _message(column: str | None, outcome: "Outcome") -> str:
     if outcome.exception:
         return f"{wanted}: the check itself failed, so its result is unknown: {outcome.exception}"
     observed, arguments = json.loads(outcome.observed), json.loads(outcome.arguments)
+    if not observed:
+        return f"{wanted}: {'passed' if outcome.success else 'failed'}. {outcome.description}".rstrip()
     finding = messages.finding(column, observed, check=outcome.check, arguments=arguments)
     return f"{wanted}: found {finding}. {outcome.description}".rstrip()

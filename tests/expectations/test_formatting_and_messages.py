@@ -77,6 +77,8 @@ def test_a_demand_in_words(check: str, column: str, arguments: dict[str, Any], e
         ),
         ("a", {"rows": 0, "unexpected": 0}, "no rows, so nothing to check"),
         ("a", {}, "nothing"),
+        ("a", {"absent": ["LGA", "SFO"]}, "no LGA, SFO"),
+        ("a", {"absent": ["LGA"], "sample": ["LAX"]}, "LAX, but no LGA"),
     ],
 )
 def test_a_finding_in_words(column: str, observed: dict[str, Any], expected: str) -> None:
@@ -166,6 +168,7 @@ NAMES = [
     "unexpected",
     "share",
     "sample",
+    "absent",
     "note",
     "min_value",
     "max_value",

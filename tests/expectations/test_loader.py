@@ -173,6 +173,10 @@ REFUSALS: dict[str, tuple[object, list[str]]] = {
         ),
         ["ignore_row_if", "either_value_is_missing"],
     ),
+    "a pair of one column": (
+        suite_of({"type": "expect_column_pair_values_to_be_equal", "kwargs": {"column_A": "rank", "column_B": "rank"}}),
+        ["compares the column 'rank' with itself; name two columns"],
+    ),
     "a broken regular expression": (
         suite_of({"type": "expect_column_values_to_match_regex", "kwargs": {"column": "kind", "regex": "("}}),
         ["regex", "not a regular expression"],

@@ -23,11 +23,12 @@ from jobs.ledger.view import StagedRun
 from jobs.orchestration.following import stopped_readers
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.repair_range import repair_of
+from jobs.orchestration.requests import Staging, run_request
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound, slices_between
 from jobs.planning.change_sentences import told_changes
 from jobs.planning.plan import Plan
-from jobs.planning.request_context import open_request_context
+from jobs.planning.request_context import Asked, open_request_context
 from jobs.planning.standing import standing
 from jobs.planning.steps import Ask, Reason
 from jobs.publishing.decisions import rollback
@@ -37,7 +38,9 @@ from jobs.reading.published import read_published, read_published_table
 from jobs.reading.upstream_place import UpstreamPlace
 from jobs.reading.verified_log import verify_log
 from jobs.reading.verify import Span
+from jobs.replay.orders import ReplayOrder
 from jobs.replay.sizes import Sizes
+from jobs.runs import RunResult
 from tests.jobs.orchestration.test_late_repair import random_pipeline, repair, run_days
 from tests.jobs.replay.test_without_spark import DAY_MS, DAYS, FIRST, days, make_log
 from tests.support import day_chains
@@ -419,6 +422,35 @@ def test_the_cached_files_are_made_again_after_the_log_has_got_a_column(lake: Pa
     assert run(
         lake, downstream(f"{LATE}  where: more is null\n", name="all", column="at, unit: ms"), 0, DAYS
     ).is_published
+
+
+def test_all_chunks_of_a_request_read_one_version_of_the_other_ledger(tmp_path: Path) -> None:
+    """Defect: a repair between two chunks moved a window to a later slice, and it was in two slices of the reader."""
+    place = day_chains.Place(tmp_path)
+    for day in range(4):
+        place.put(*(day_chains.Put(day, 24 * day + hour) for hour in (1, 9, 20)))
+    place.put(day_chains.Put(2, 24 + 9.5, 100))
+    day_chains.run(place.work(), 0, 4)
+    reader = downstream(name="reader", reads="late")
+    before = records_of(tmp_path, reader)
+    read = list[int | None]()
+
+    def replay(order: ReplayOrder) -> list[RunResult]:
+        results = day_chains.replayed(order)
+        read.append(order.log_version)
+        if len(read) == 2:
+            day_chains.repair(place.work())
+        return results
+
+    from_ms = day_chains.FIRST_MS
+    asked = Asked(from_ms=from_ms, to_ms=from_ms + 4 * DAY_MS, who="ann", reason="")
+    assert run_request(context_in(tmp_path, reader), asked, replay, staging=Staging(chunk=1)).is_published
+    assert len(read) == 4
+    assert len({*read}) == 1
+    windows = [len(rows) for rows in before.values()]
+    assert [len(rows) for rows in records_of(tmp_path, reader).values()] != windows
+    view = Ledger(Lake(root=str(tmp_path)).ledger("reader"), now_ms=lambda: NOW_MS).view()
+    assert [view.run(run_id).result.counts.read for run_id in view.published.values()] == windows
 
 
 def test_slices_that_the_other_pipeline_has_not_published_are_refused(lake: Path) -> None:
