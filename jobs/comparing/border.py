@@ -68,7 +68,7 @@ def border_change(lake: Lake, view: LedgerView, request_id: str, *, before: Stag
         BorderRows(
             specs=(former, new),
             keys=keys,
-            has_same_keys=specs[0].log.key_columns == specs[1].log.key_columns,
+            has_same_keys={*specs[0].log.key_columns} == {*specs[1].log.key_columns},
             former=states[0],
             new=states[1],
             shown=stored.shown(before, from_ms=from_ms),

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,13 +24,15 @@ from jobs.comparing.views import Sides
 from jobs.lake.arrow_sql import ArrowSql
 from jobs.lake.lake import Lake
 from jobs.lake.store import table_columns
-from jobs.ledger.view import LedgerView, StagedRun
 from jobs.reading.plain_values import plain, rows_of
 from jobs.reading.stored_rows import CONTENT_ROWS, StoredRuns, digest_of
-from jobs.reading.stored_tables import spec_of
+from jobs.reading.stored_tables import keys_by_run
 from jobs.spark.private_dir import private_directory
 from windowlib.records import tables
 from windowlib.records.row_ids import IdSum
+
+if TYPE_CHECKING:
+    from jobs.ledger.view import StagedRun
 
 _Ranked = tuple[float, str, Sample]
 
@@ -234,9 +236,11 @@ def _divided(sides: Sides, table: str) -> dict[tuple[str, ...], Divided]:
     before: dict[tuple[str, ...], list[StagedRun]] = {}
     after: dict[tuple[str, ...], list[StagedRun]] = {}
     both: dict[tuple[str, ...], list[StagedRun]] = {}
+    runs = (*sides.before.runs.values(), *sides.after.runs.values())
+    keys_of = {} if table in tables.RECORD_TABLES else keys_by_run(sides.view, runs)
     for slice_id in sorted({*sides.before.runs, *sides.after.runs}):
         old, new = sides.before.runs.get(slice_id), sides.after.runs.get(slice_id)
-        keys = [None if run is None else _keys(sides.view, run, table) for run in (old, new)]
+        keys = [None if run is None else keys_of.get(run.result.run_id, ()) for run in (old, new)]
         if old and new and keys[0] == keys[1] and digest_of(old, table) == digest_of(new, table):
             both.setdefault(keys[0] or (), []).append(old)
             continue
@@ -250,10 +254,6 @@ def _divided(sides: Sides, table: str) -> dict[tuple[str, ...], Divided]:
         )
         for name in {**before, **after}
     }
-
-
-def _keys(view: LedgerView, run: StagedRun, table: str) -> tuple[str, ...]:
-    return () if table in tables.RECORD_TABLES else spec_of(view, run).log.key_columns
 
 
 def _notes(differences: list[TableDifference]) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from jobs.lake.store import table_columns
 from jobs.reading.plain_values import plain, rows_of
 from jobs.reading.published import BOUNDS
 from jobs.reading.stored_rows import StoredRuns
-from jobs.reading.stored_tables import spec_of
+from jobs.reading.stored_tables import keys_by_run, spec_of
 from windowlib.columnar.hashing import row_hashes
 from windowlib.columnar.watermark_steps import Bools
 from windowlib.columnar.xxhash import Numbers
@@ -187,8 +187,9 @@ def _seen(stored: StoredRuns, sides: Sides, settled: Settled, *, options: Compar
     """Return the number of settled windows that readers see, and the sum of the absolute values of each column."""
     count, sums = 0, defaultdict[str, list[float]](list)
     by_keys: dict[tuple[str, ...], list[StagedRun]] = {}
+    keys_of = keys_by_run(sides.view, sides.before.runs.values())
     for run in sides.before.runs.values():
-        by_keys.setdefault(spec_of(sides.view, run).log.key_columns, []).append(run)
+        by_keys.setdefault(keys_of[run.result.run_id], []).append(run)
     columns = table_columns(stored.lake.table(stored.pipeline, tables.WINDOW_OUTPUTS))
     for keys, runs in by_keys.items():
         specs = specs_of(sides.view, runs)

@@ -4,12 +4,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
-from jobs.lake.damage import log_errors
+from jobs.lake.damage import log_errors, refuse_outage
 from jobs.lake.log_files import place_of
 from jobs.lake.log_version import DataFile, LogVersion, no_bounds
 from jobs.lake.parquet_files import open_parquet
 from jobs.storage import file_system
 from windowlib.columnar.arrow import arrow_type
+from windowlib.errors import LogError
 from windowlib.records.column_types import Node
 
 if TYPE_CHECKING:
@@ -30,10 +31,11 @@ def known_bounds(log: LogVersion, column: str) -> "pa.Table":
 def footer_bounds(log: LogVersion, column: str, *, only: Callable[[str], bool] | None = None) -> "pa.Table":
     """Return `path`, `low`, `high` and `nulls` of the files whose footers have all three, as `LogVersion.bounds`.
 
-    `only` chooses files by their paths.
+    `only` chooses files by their paths. It leaves out files that are damaged or missing.
 
     Raises:
-        LogError: a file is damaged or missing.
+        LogError: a file is damaged or missing, and no files are chosen.
+        StoreError: the object store of the log does not answer.
     """
     if column in log.partition_columns:
         return no_bounds()
@@ -41,11 +43,14 @@ def footer_bounds(log: LogVersion, column: str, *, only: Callable[[str], bool] |
 
     def read(file: DataFile) -> tuple[Any, Any, int] | None:
         doing = f"reading the footer of {file.path}"
-        with log_errors(log.uri, doing), system.open_input_file(place_of(root, file.path)) as data:
-            try:
+        try:
+            with log_errors(log.uri, doing), system.open_input_file(place_of(root, file.path)) as data:
                 return _of_footer(open_parquet(data).metadata, log.physical[column])
-            except OverflowError:  # a year that Python does not have
-                return None
+        except LogError as error:
+            if only is None:
+                raise
+            refuse_outage(log.uri, error)
+            return None
 
     files = [file for file in log.files() if only is None or only(file.path)]
     with ThreadPoolExecutor(max_workers=READERS) as pool:
@@ -76,4 +81,8 @@ def _of_footer(footer: Any, column: str) -> tuple[Any, Any, int] | None:  # noqa
     full = [stats for stats in statistics if stats is not None and stats.has_min_max and stats.has_null_count]
     if not full or len(full) < len(groups):
         return None
-    return min(stats.min for stats in full), max(stats.max for stats in full), sum(stats.null_count for stats in full)
+    try:
+        low, high = min(stats.min for stats in full), max(stats.max for stats in full)
+    except OverflowError:  # a year that Python does not have
+        return None
+    return low, high, sum(stats.null_count for stats in full)

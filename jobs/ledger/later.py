@@ -83,12 +83,11 @@ class Later(MutableMapping[K, V]):
 
     def turned(self, turn: Callable[[V], Any]) -> "Later[K, Any]":
         """Return a mapping of what `turn` makes of the values: now from own values, later from shared ones."""
-
-        def later(cell: Cell[V]) -> object:
-            return turn(cell.value)
-
         return Later(
-            {key: Cell(item, later) if isinstance(item, Cell) else turn(item) for key, item in self._items.items()}
+            {
+                key: Cell(item, lambda cell: turn(cell.value)) if isinstance(item, Cell) else turn(item)
+                for key, item in self._items.items()
+            }
         )
 
     def sequence(self) -> "LaterSequence[V]":

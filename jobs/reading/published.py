@@ -13,7 +13,7 @@ from jobs.lake.lake import Lake
 from jobs.lake.row_filter import RowFilter
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.reading.stored_rows import CONTENT_ROWS, StoredRuns, of_attempts, run_attempt
-from jobs.reading.stored_tables import reader_columns, spec_of
+from jobs.reading.stored_tables import keys_by_run, reader_columns
 from windowlib.records.tables import ROW_CHECK, ROW_ID, WINDOW_OUTPUTS
 
 if TYPE_CHECKING:
@@ -93,8 +93,9 @@ def published_runs(view: LedgerView) -> tuple[StagedRun, ...]:
 def runs_by_keys(view: LedgerView) -> tuple[KeyedRuns, ...]:
     """Return the published runs grouped by the key columns of their specs; a new spec may change the keys."""
     by_keys: dict[tuple[str, ...], list[StagedRun]] = {}
-    for run in published_runs(view):
-        by_keys.setdefault(spec_of(view, run).log.key_columns, []).append(run)
+    keys = keys_by_run(view, runs := published_runs(view))
+    for run in runs:
+        by_keys.setdefault(keys[run.result.run_id], []).append(run)
     return tuple(KeyedRuns(keys, tuple(runs)) for keys, runs in by_keys.items())
 
 

@@ -108,6 +108,16 @@ def reader_columns(lake: Lake, pipeline: str, table: str, *, view: LedgerView) -
     return {name: node for name, node in stored.items() if name in named}
 
 
+def keys_by_run(view: LedgerView, runs: Iterable[StagedRun]) -> dict[str, tuple[str, ...]]:
+    """Return run id -> the key columns of the run's spec, which identify its windows with their bounds.
+
+    Their order in the pipeline file means nothing. Runs with the same key columns have them in the order of the last.
+    """
+    keys = {run.result.run_id: spec_of(view, run).log.key_columns for run in runs}
+    newest = {frozenset(own): own for own in keys.values()}
+    return {run_id: newest[frozenset(own)] for run_id, own in keys.items()}
+
+
 def log_columns(lake: Lake, pipeline: str) -> Columns:
     """Return the columns of the log, from the first table that stores records.
 

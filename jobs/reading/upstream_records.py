@@ -30,7 +30,7 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.upstream import SLICE_COLUMN, WINDOW_TIME
 from jobs.reading.published import PublishedView, published_runs, published_sql, quote_duckdb
 from jobs.reading.stored_rows import StoredRuns, of_attempts, run_attempt, statistics_digests
-from jobs.reading.stored_tables import spec_of, stored_table
+from jobs.reading.stored_tables import keys_by_run, spec_of, stored_table
 from windowlib.bounds import MAX_TIME_MS, MIN_TIME_MS
 from windowlib.errors import LogError
 from windowlib.profiles import profile
@@ -93,13 +93,13 @@ def upstream_slices(lake: Lake, view: LedgerView, log: LogGrammar) -> list[Upstr
     if log.panes != "final":
         return [UpstreamSlice(run=run, parts=(run,)) for run in runs]
     bounds = _bounds(lake, view, log, runs=runs)
-    untils_ms = _untils_ms(view, runs, bounds)
+    untils_ms, keys = _untils_ms(view, runs, bounds), keys_by_run(view, runs)
     slices, parts, final_ms = list[UpstreamSlice](), list[tuple[StagedRun, int, int]](), MIN_TIME_MS
     for run, until_ms in zip(runs, untils_ms, strict=True):
         first_ms, last_ms = bounds.get(run_attempt(run), (MIN_TIME_MS, MAX_TIME_MS))
         own = (*(part for part, first_end_ms, _ in parts if first_end_ms <= until_ms), run)
-        keys = tuple(spec_of(view, part).log.key_columns for part in own)
-        slices.append(UpstreamSlice(run=run, parts=own, keys=keys, ends_ms=(final_ms, until_ms)))
+        own_keys = tuple(keys[part.result.run_id] for part in own)
+        slices.append(UpstreamSlice(run=run, parts=own, keys=own_keys, ends_ms=(final_ms, until_ms)))
         final_ms = until_ms
         parts = [part for part in (*parts, (run, first_ms, last_ms)) if part[2] > final_ms]
     return slices

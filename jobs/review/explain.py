@@ -297,7 +297,8 @@ def _from_log(
         fate: Fate = "filtered" if is_read else "unknown"
         return _explanation(record_id, fate, sentence, slice_id=slice_id, is_published=is_published, details=own)
     happened = record_time(spec.log.event_time, values)
-    same_keys = {name: run for name, run in runs.items() if spec_of(view, run).log.key_columns == spec.log.key_columns}
+    keys = {*spec.log.key_columns}
+    same_keys = {name: run for name, run in runs.items() if {*spec_of(view, run).log.key_columns} == keys}
     unpublished = runs.keys() - view.published.keys() if is_published else frozenset[str]()
     windows = windows_of(lake, spec, values, runs=same_keys, unpublished=unpublished)
     key = ", ".join(f"{column} {values[column]}" for column in spec.log.key_columns) or "all records"

@@ -39,6 +39,23 @@ def test_a_file_whose_statistics_name_another_day_is_found(tmp_path: Path) -> No
     assert "is not the file that an earlier run has read" in verified(shop, Span()).findings[0].what
 
 
+def test_a_file_that_no_slice_reads_and_that_is_gone_hides_no_damage(tmp_path: Path) -> None:
+    """Defect: the only finding was that file, so the clean-up stopped, and damage of published slices was not told."""
+    shop, chance = LogShop(tmp_path, by='day, first: "2026-03-02"'), random.Random(1)
+    for day in range(3):
+        shop.put(records(chance, 100 * day, 5, day), by=None)
+    assert shop.run(1, 3).is_published
+    first, second, _ = (
+        next(entry["add"]["path"] for line in commit.read_text().splitlines() if "add" in (entry := json.loads(line)))
+        for commit in commits_of(shop.log)
+    )
+    (shop.log / first).unlink()
+    assert (verified(shop, Span()).findings, verified(shop, Span()).files) == ((), 2)
+    content = (shop.log / second).read_bytes()
+    (shop.log / second).write_bytes(content[:40] + bytes([content[40] ^ 1]) + content[41:])
+    assert [finding.file for finding in verified(shop, Span()).findings] == [second]
+
+
 @pytest.mark.parametrize("by", ["day", None])
 def test_a_record_without_a_slice_is_no_damage(tmp_path: Path, by: str | None) -> None:
     """Defect: the maintenance told to restore what is damaged from a backup, and did not clean up."""

@@ -121,9 +121,9 @@ def exchanged(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     found: Counter[str] = Counter()
     scanned = run_chunk._scanned
 
-    def counting(*arguments: Any) -> Any:  # noqa: ANN401 - passed on unchanged
-        result = scanned(*arguments)
-        for one in result:
+    def counting(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - passed on unchanged
+        result = scanned(*arguments, **named)
+        for one in result[0]:
             found["partials"] += sum(entry.rows for entry in one.partials_of_buckets)
             found["records"] += sum(entry.rows for entry in one.records_of_buckets)
         found["scans"] += 1
@@ -136,9 +136,11 @@ def exchanged(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 SINGLE: Final = Sizes(local_records=10**9, combined_records=10**12, full_state_rows=0)
 
 
-def random_sizes(random: Random) -> Sizes:
+def random_sizes(random: Random, *, run_steps: int = 3) -> Sizes:
     return Sizes(
         local_records=10**9,
+        run_steps=run_steps,
+        run_records=random.choice((1, 4)),
         combined_records=0,
         combined_cells=random.choice((0.25, 2, 10**9, 10**9)),
         rows_per_read=random.choice((7, 50, 10**6)),
