@@ -72,6 +72,11 @@ def count(value: Any) -> Problem:  # noqa: ANN401 -- any JSON value
     return problem
 
 
+def index(value: Any) -> Problem:  # noqa: ANN401 -- any JSON value
+    """Allow a count from 1 on."""
+    return count(value) or ("is ignored by Great Expectations; leave it out" if value == 0 else None)
+
+
 def share(value: Any) -> Problem:  # noqa: ANN401 -- any JSON value
     """Allow a number from 0 to 1."""
     return None if number(value) is None and 0 <= value <= 1 else "is not a share: a number from 0 to 1"

@@ -177,7 +177,7 @@ _TEMPLATES: Mapping[str, str] = {
 
 
 def _range(arguments: Mapping[str, Any], column: str | None) -> str:
-    ends: tuple[Any, Any] = (arguments.get("min_value"), arguments.get("max_value"))
+    ends: tuple[Any, Any] = arguments.get("min_value"), arguments.get("max_value")
     above, below = _sides(arguments)
     has_limits = all(_limit(end) is not None for end in ends)
     least, most = spell_apart(ends[0], ends[1], column) if has_limits else (spell(end, column) for end in ends)

@@ -183,6 +183,10 @@ REFUSALS: dict[str, tuple[object, list[str]]] = {
         ),
         ["ignore_row_if", "either_value_is_missing"],
     ),
+    "the index 0": (
+        suite_of({"type": "expect_column_to_exist", "kwargs": {"column": "rank", "column_index": 0}}),
+        ["column_index = 0 is ignored by Great Expectations; leave it out"],
+    ),
     "a pair of one column": (
         suite_of({"type": "expect_column_pair_values_to_be_equal", "kwargs": {"column_A": "rank", "column_B": "rank"}}),
         ["compares the column 'rank' with itself; name two columns"],
