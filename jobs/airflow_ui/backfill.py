@@ -43,7 +43,10 @@ _TEXTS = ("from", "to", "reason", "if_open")
 
 @dataclass(slots=True, kw_only=True)
 class _Form:
-    """The form as the page shows it: what was entered, what is wrong, the plan, and whether the DAG is paused."""
+    """The form as the page shows it: what was entered, what is wrong, the plan, and whether the DAG is paused.
+
+    `hold` is the ledger version of the rollback that holds the chain; None if nothing holds it.
+    """
 
     entered: dict[str, str]
     problems: tuple[Problem, ...] = ()
@@ -51,6 +54,7 @@ class _Form:
     plan: BackfillPlan | None = None
     replaces: tuple[str, ...] = ()
     is_paused: bool = False
+    hold: int | None = None
     log_range: str = ""
     errors: Mapping[str, str] = field(init=False)
 
@@ -59,8 +63,9 @@ class _Form:
 
     @property
     def planned(self) -> str:
-        """The fields of which the page shows the plan."""
-        return "|".join(self.entered.get(name, "") for name in ("from", "to", "if_open", "fresh"))
+        """The fields of which the page shows the plan, and the hold, which the publication ends."""
+        fields = [self.entered.get(name, "") for name in ("from", "to", "if_open", "fresh")]
+        return "|".join([*fields, str(self.hold or "")])
 
 
 @router.get("")
@@ -163,7 +168,8 @@ def _with_plan(context: PipelineContext, entered: dict[str, str], replaces: tupl
         seen = {} if replaces is None else {"replaces": list(replaces)}
         form = checked_form(work, _conf(entered) | seen, now_ms=now_ms())
         entered |= {"from": show_ms(grid, form.from_ms), "to": show_ms(grid, form.to_ms)}
-        made.plan = backfill_plan(work, form)
+        made.plan, hold = backfill_plan(work, form), work.ledger.view().hold
+        made.hold = None if hold is None else hold.seq
         made.replaces = tuple(sorted(form.replaces or ()))
     except FormError as error:
         return _Form(

@@ -16,6 +16,7 @@ from jobs.pipeline.slices import show_instant
 from jobs.plain_text import counted
 from jobs.planning.request_context import RequestContext
 from jobs.publishing.accepting import Acceptance, accept_rewrites, chosen_rewrites, rewrites_of, told_earlier
+from jobs.publishing.staged_changes import requests_with_records
 from windowlib.errors import RequestError
 
 UNKNOWN = "unknown"
@@ -128,7 +129,8 @@ def _show(
     options.say(
         f"If accepted, {counted(len(slices), 'slice')} {'is' if len(slices) == 1 else 'are'} `input changed`, and "
         "slices after them follow if the state before them changes. What readers see does not change before a run is "
-        "published."
+        "published.",
+        *requests_with_records(view, rewrites, chosen),
     )
 
 

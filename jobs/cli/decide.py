@@ -47,12 +47,16 @@ def publish_command(*, request_id: str | None, as_json: bool, work: RequestConte
     """
     from jobs.orchestration.decisions import settled_runs
     from jobs.orchestration.outside_airflow import advice, airflow_of_environment, clear_gates
+    from jobs.publishing.staged_changes import changed_since_published
 
     airflow = airflow_of_environment()
     chosen = None if request_id is None else options.request_of(work, request_id)
     done = publish(work, who=options.who(), request_id=chosen)
     status = _tell(done, as_json=as_json)
-    runs = settled_runs(work.ledger.view(), done.request_id) if done.is_published else ()
+    view = work.ledger.view()
+    if done.is_published and (changed := changed_since_published(work, view, view.requests[done.request_id])):
+        options.complain(changed)
+    runs = settled_runs(view, done.request_id) if done.is_published else ()
     if airflow is None:
         for line in advice(runs):
             options.complain(line)

@@ -214,7 +214,8 @@ def outdated(work: RequestContext, view: LedgerView, request: Request) -> Obstac
         return None
     why = (
         f"readers see newer records of {listed(older)} than request {request.request_id} has read, because another "
-        f"request was published since. {_again(work, view, request, then='it replays what has changed. Or cancel it')}"
+        "request was published since. "
+        + run_again(work, view, request, then="it replays what has changed. Or cancel it")
     )
     return Obstacle(why, older)
 
@@ -240,12 +241,13 @@ def _gap_before(
     name = before.slice_id if before else "nothing"
     why = (
         f"slice {slice_.slice_id} was replayed from another state or spec than {name} has for readers now, because "
-        f"another request was published since. {_again(work, view, request, then='it starts from what is published')}"
+        "another request was published since. "
+        + run_again(work, view, request, then="it starts from what is published")
     )
     return Obstacle(why, (slice_.slice_id,))
 
 
-def _again(work: RequestContext, view: LedgerView, request: Request, *, then: str) -> str:
+def run_again(work: RequestContext, view: LedgerView, request: Request, *, then: str) -> str:
     """Return how a request is run again, and what comes of it."""
     if why_not := why_not_replayed(work, view, request):
         return f"Cancel it, and make a new request: {why_not}"

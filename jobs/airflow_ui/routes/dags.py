@@ -19,7 +19,7 @@ from jobs.review.pages.state import open_request
 
 log = logging.getLogger(__name__)
 router = APIRouter()
-KINDS = ("replay", "backfill", "decide")
+KINDS = ("replay", "backfill", "decide", "alert", "maintain")
 """The kinds of our DAGs; a DAG id is `<kind>_<pipeline>`."""
 
 
@@ -50,13 +50,16 @@ def dag_run(
 ) -> Response:
     """Show the request that a DAG run opened or joined (several: a list of them), or the decision that it makes.
 
-    For a DAG run without a request, show its verdict: what it waits for, or why it replays nothing.
+    For a DAG run without a request, show its verdict: what it waits for, or why it replays nothing. The DAGs `alert_`
+    and `maintain_` open no request: show the page of the pipeline.
     """
     context = _pipeline_of(user, dag_id)
     if context is None:
         return _foreign(request, user, dag_id)
     if dag_id.startswith("decide_"):
         return see(request, links.decision_page(context.name, run_id))
+    if dag_id.startswith(("alert_", "maintain_")):
+        return see(request, links.pipeline_page(context.name))
     requests = requests_of_dag_run(context.view, dag_id, run_id)
     if len(requests) == 1:
         return see(request, links.request_page(context.name, requests[0].request_id))

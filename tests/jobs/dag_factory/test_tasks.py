@@ -50,6 +50,7 @@ class Tasks:
             triggering_user_name=None,
             data_interval_start=None,
             data_interval_end=datetime.fromisoformat(end).replace(tzinfo=UTC),
+            run_after=datetime.fromtimestamp(now_ms() / 1000, tz=UTC),
         )
         self.event = SimpleNamespace(extra=None, add_partitions=self.events.extend)
         outlets: dict[object, object] = dict.fromkeys(self.task("publish").outlets, self.event)

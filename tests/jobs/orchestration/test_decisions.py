@@ -34,7 +34,7 @@ from windowlib.errors import HindcastError, RequestError
 DAYS = ("2024-01-01", "2024-01-02", "2024-01-03", "2024-01-04")
 HELD = DAYS[1:3]
 NOW_MS = day_ms("2024-02-01")
-ANN, BOB = (By(who=name, decision_id=f"decide_sales/{name}") for name in ("ann", "bob"))
+ANN, BOB, CID = (By(who=name, decision_id=f"decide_sales/{name}") for name in ("ann", "bob", "cid"))
 
 
 class Place:
@@ -132,6 +132,23 @@ def test_a_retry_of_each_task_writes_nothing_and_returns_the_same(place: Place) 
     assert rolled.changed == list(DAYS)
     ended = place.decide(By(who="cid", decision_id="4"), {"action": "resume", "reason": "go"})
     assert ended == place.decide(By(who="cid", decision_id="4"), {"action": "resume", "reason": "go"})
+
+
+def test_a_decision_that_was_rolled_back_is_not_made_again_by_a_clear_of_its_dag_run(tmp_path: Path) -> None:
+    """Without a ledger version, the decision is not compared with what the person saw."""
+    place = Place(tmp_path, amount=1)
+    given = {"action": "publish", "request_id": place.request_id}
+    decided = place.decide(ANN, given)
+    place.publish(ANN, decided)
+    back = {"action": "roll_back", "publication": place.work.ledger.view().version, "reason": "wrong rates"}
+    place.decide(BOB, back)
+    version = place.work.ledger.view().version
+    for task in (lambda: place.decide(ANN, given), lambda: place.publish(ANN, decided)):
+        with pytest.raises(OutdatedDecision, match=r"this decision was made before.*bob has rolled it back since"):
+            task()
+    view = place.work.ledger.view()
+    assert (view.version, dict(view.published), view.hold is None) == (version, {}, False)
+    assert place.publish(CID, place.decide(CID, given)).is_published, "another decision publishes it again"
 
 
 def test_a_decision_is_outdated_by_a_failed_check_of_another_table_or_with_other_arguments(place: Place) -> None:
