@@ -14,7 +14,7 @@ from rich.text import Text
 from jobs.console import OK, REFUSED, USAGE, complain, err, out, print_json, print_table, run_command, say
 from jobs.durations import UNIT_MS, format_duration, parse_duration
 from jobs.lake.lake import Lake
-from jobs.pipeline.files import SUFFIXES, PipelineFiles, load_all, load_pipeline
+from jobs.pipeline.files import SUFFIXES, PipelineFiles, lasting, load_all, load_pipeline
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning.request_context import RequestContext, open_request_context, published_pipeline
 from jobs.project import HOME, PIPELINES, ROOT, demo_in_use
@@ -59,7 +59,7 @@ class Places:
         except SpecError as error:
             paths = [self.pipelines / f"{name}{suffix}" for suffix in SUFFIXES]
             path = next((path for path in (Path(name), *paths) if path.is_file()), None)
-            stem, directory = ("", self.pipelines) if path is None else (path.stem, path.resolve().parent)
+            stem, directory = ("", self.pipelines) if path is None else (path.stem, lasting(path).parent)
             stored = stem and published_pipeline(self.lake, stem, functions_dir=directory, now_ms=now_ms)
             if not stored:
                 raise

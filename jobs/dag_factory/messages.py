@@ -96,18 +96,23 @@ def _post(alert: Alert, connection: Connection) -> None:
     headers = {str(name): str(value) for name, value in connection.extra_dejson.items()}
     login = (connection.login, connection.password or "") if connection.login else None
     answer = httpx.post(_url(connection), json=alert.to_json(), headers=headers, auth=login, timeout=TIMEOUT_S)
-    if answer.is_error:
-        raise NotSent(f"the server answered with status {answer.status_code}")
+    if answer.is_success:
+        return
+    redirect = "; give the connection the address to which the server redirects" if answer.is_redirect else ""
+    raise NotSent(f"the server answered with status {answer.status_code}{redirect}")
 
 
 def _url(connection: Connection) -> str:
-    """Return the address of a webhook. As in Airflow's HTTP hook, the host may be a whole URL.
+    """Return the address of a webhook. As in Airflow's HTTP hook, the host may be a whole URL, also with a `port`.
 
     A connection that is given as a URI has its path in `schema`.
     """
+    import httpx
+
     host, schema = connection.host or "", connection.schema or ""
     if "://" in host:
-        return host
+        url = httpx.URL(host)
+        return str(url.copy_with(port=connection.port) if connection.port and url.port is None else url)
     scheme = schema if schema in _SCHEMES else connection.conn_type
     path = "" if schema in _SCHEMES else schema
     port = f":{connection.port}" if connection.port else ""

@@ -79,7 +79,7 @@ def load_file(path: Path) -> Pipeline:
         SpecError: as for `load_pipeline`.
     """
     _refuse_twin(path)
-    return build_pipeline(read_yaml(path), source=str(path), functions_dir=path.resolve().parent)
+    return build_pipeline(read_yaml(path), source=str(path), functions_dir=lasting(path).parent)
 
 
 def parse_pipeline(text: str, *, source: str) -> Pipeline:
@@ -90,7 +90,7 @@ def parse_pipeline(text: str, *, source: str) -> Pipeline:
     Raises:
         SpecError: as for `load_pipeline`.
     """
-    return build_pipeline(parse_yaml(text, source=source), source=source, functions_dir=Path(source).resolve().parent)
+    return build_pipeline(parse_yaml(text, source=source), source=source, functions_dir=lasting(Path(source)).parent)
 
 
 def build_pipeline(
@@ -163,6 +163,15 @@ def pipeline_from_json(text: str, *, source: str, functions_dir: Path | None = N
     except ValueError as error:
         raise SpecError(f"{source}: expected JSON: {error}") from error
     return build_pipeline(document, source=source, functions_dir=functions_dir, is_stored=True)
+
+
+def lasting(path: Path) -> Path:
+    """Return the absolute path of a file or directory, without `..`. Links stay.
+
+    A deployment, such as a ConfigMap, swaps a link and removes its target. DAG runs that are under way need the path
+    that leads to the new target.
+    """
+    return Path(os.path.abspath(path))  # noqa: PTH100 - Path.resolve follows links, Path.absolute keeps `..`
 
 
 def _files(directory: Path) -> list[Path]:

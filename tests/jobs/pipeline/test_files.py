@@ -270,6 +270,22 @@ def test_a_pipeline_is_found_by_name_or_by_path(tmp_path: Path) -> None:
         load_pipeline("other", tmp_path)
 
 
+def test_the_directory_of_a_file_that_is_a_link_is_that_of_the_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ConfigMap of Kubernetes: each file is a link into `..data`, and that is a link, which a deployment swaps."""
+    release, pipelines = tmp_path / "pipelines" / "..2026_1", tmp_path / "pipelines"
+    release.mkdir(parents=True)
+    (release / "flights.yaml").write_text(FLIGHTS)
+    (pipelines / "..data").symlink_to(release.name)
+    (pipelines / "flights.yaml").symlink_to("..data/flights.yaml")
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")
+    for path in (pipelines / "flights.yaml", Path("../pipelines/flights.yaml")):
+        assert load_pipeline(str(path), PIPELINES).functions_dir == pipelines
+        assert parse_pipeline(FLIGHTS, source=str(path)).functions_dir == pipelines
+
+
 def test_two_files_with_the_same_name_are_refused_by_every_reader(tmp_path: Path) -> None:
     for name in ("flights.yaml", "flights.yml"):
         (tmp_path / name).write_text(FLIGHTS)
