@@ -160,7 +160,7 @@ def test_a_decision_is_outdated_by_a_failed_check_of_another_table_or_with_other
         run.result.checks[0], check="expect_table_row_count_to_be_between", arguments=limits, observed='{"value": 2}'
     )
     late = replace(rows, table="late_records")
-    strict = replace(rows, arguments=json.dumps({"max_value": 0, "strict_max": True}))
+    alike = replace(rows, arguments=json.dumps({"max_value": 0, "min_value": None}))
 
     def with_checks(*checks: CheckResult) -> LedgerView:
         shown = replace(run, result=replace(run.result, checks=checks))
@@ -172,7 +172,7 @@ def test_a_decision_is_outdated_by_a_failed_check_of_another_table_or_with_other
         "late_records: number of rows 2, limit 0",
     )
     check_seen_request(with_checks(rows), place.request_id, by)
-    for checks, told in (((rows, late), "late_records: number"), ((strict,), "with other arguments")):
+    for checks, told in (((rows, late), "late_records: number"), ((alike,), "with other arguments")):
         with pytest.raises(OutdatedDecision, match=told):
             check_seen_request(with_checks(*checks), place.request_id, by)
         with pytest.raises(OutdatedDecision, match=told):
