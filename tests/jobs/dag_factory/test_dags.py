@@ -382,6 +382,22 @@ def test_two_files_of_one_pipeline_are_both_refused(load_dags: "LoadDags", tmp_p
     assert all("the directory also has" in (dag.doc_md or "") for dag in dags.values() if "broken" in dag.tags)
 
 
+@pytest.mark.parametrize("extra", ["alerts: {to: hook, digest_at: '07:00'}", "wrong: 1"])
+def test_two_pipelines_never_have_assets_of_one_name(load_dags: "LoadDags", tmp_path: Path, extra: str) -> None:
+    """Airflow activates one asset of a name only, and the tasks of the other pipeline fail."""
+    for name in ("sales", "sales_publications", "other_publications"):
+        text = PIPELINE.replace("pipeline: sales", f"pipeline: {name}") + (
+            extra if name == "sales_publications" else ""
+        )
+        (tmp_path / f"{name}.yaml").write_text(text, encoding="utf-8")
+    dags = load_dags(tmp_path)
+    assets = [asset for dag in dags.values() for task in dag.tasks for asset in (*task.outlets, *task.inlets)]
+    uris = {(asset.name, asset.uri) for asset in assets}
+    assert len({name for name, _ in uris}) == len(uris) == 4
+    assert "'sales_publications' is not allowed beside the pipeline" in str(dags["replay_sales_publications"].doc_md)
+    assert "decide_other_publications" in dags
+
+
 def test_a_directory_without_files_that_can_be_read_becomes_broken_dags(load_dags: "LoadDags", tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for name, problem in (("nowhere", "cannot be read: No such file"), ("empty", "has no file that ends in .yaml or")):
@@ -435,7 +451,8 @@ def test_random_damage_of_a_file_does_not_change_the_dags_of_other_files(load_da
         assert "broken" not in dags["replay_flights"].tags
         assert "broken" not in dags["backfill_flights"].tags
         kinds = [dag_id.partition("_")[0] for dag_id in dags]
-        assert (kinds.count("replay"), kinds.count("backfill")) == (2, 2)
+        shown = 1 if name.startswith(".") else 2  # a hidden file is no pipeline file
+        assert (kinds.count("replay"), kinds.count("backfill")) == (shown, shown)
         assert "decide_flights" in dags
 
 
