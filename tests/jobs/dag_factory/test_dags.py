@@ -15,10 +15,10 @@ import pytest
 
 from jobs.orchestration.embedded.airflow_env import POOLS
 from jobs.pipeline.files import load_pipeline
-from jobs.pipeline.slices import SliceGrid, slice_grid
+from jobs.pipeline.slices import SliceGrid, slice_grid, slices_ending_in
 from jobs.plain_text import escaped
 from tests.jobs.dag_factory.conftest import import_dag_file
-from tests.support.fake_replay import PIPELINE
+from tests.support.fake_replay import PIPELINE, sales
 from tests.support.fuzzing import seeds
 from tests.support.places import ROOT
 from windowlib.errors import SpecError
@@ -249,6 +249,25 @@ def test_the_page_of_a_dag_links_to_its_pages_and_the_schedule_explains_an_inter
     assert "/plugin/hindcast/hindcast/pipelines/flights" in by_hand
     assert "replays the days that *end* in its interval" in scheduled
     assert "interval" not in by_hand
+
+
+@pytest.mark.parametrize(
+    ("cut", "example"),
+    [
+        ("by: day", "2013-02-08, which ends at 2013-02-09 00:00:00 UTC."),
+        ("by: day, timezone: America/Los_Angeles", "2013-02-07, which ends at 2013-02-08 08:00:00 UTC."),
+        ("by: at, every: 1h", "2013-02-08T06 to 2013-02-09T05."),
+    ],
+)
+def test_the_example_of_an_interval_is_that_of_the_slices_of_the_pipeline(cut: str, example: str) -> None:
+    from jobs.dag_factory.dag_page import backfill_of_airflow
+
+    pipeline = sales(PIPELINE.replace("slice: {by: day}", f"slice: {{{cut}}}"))
+    assert f"2013-02-08 06:00 to 2013-02-09 06:00 UTC replays {example}" in backfill_of_airflow(pipeline)
+    interval = [1000 * int(datetime(2013, 2, day, 6, tzinfo=UTC).timestamp()) for day in (8, 9)]
+    slices = [slice_.slice_id for slice_ in slices_ending_in(pipeline, interval[0], interval[1])]
+    assert example.startswith(slices[0])
+    assert slices[-1] in example
 
 
 def test_tags_and_alerts_of_the_file_are_those_of_its_dags(load_dags: "LoadDags", tmp_path: Path) -> None:
