@@ -185,8 +185,9 @@ def lasting(path: Path) -> Path:
 
 
 def _files(directory: Path) -> list[Path]:
+    """Return the pipeline files of a directory, without hidden files: those of editors, such as `.#sales.yaml`."""
     try:  # `glob` would return no files, and no error, for a directory that cannot be read
-        return sorted(path for path in directory.iterdir() if path.suffix in SUFFIXES)
+        return sorted(path for path in directory.iterdir() if path.suffix in SUFFIXES and path.name[0] != ".")
     except (OSError, ValueError) as error:
         raise SpecError(
             f"the directory of pipeline files {directory} cannot be read: {getattr(error, 'strerror', None) or error}; "

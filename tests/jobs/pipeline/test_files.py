@@ -334,6 +334,14 @@ def test_a_path_that_is_not_a_regular_file_is_refused_without_blocking(tmp_path:
     }
 
 
+def test_hidden_files_of_editors_are_no_pipelines(tmp_path: Path) -> None:
+    (tmp_path / "flights.yaml").write_text(FLIGHTS)
+    (tmp_path / ".flights.yaml").write_text("half a line")
+    (tmp_path / ".#flights.yaml").symlink_to("ann@laptop.1234")
+    files = load_all(tmp_path)
+    assert ([pipeline.name for pipeline in files.good], files.broken) == (["flights"], ())
+
+
 def test_a_bug_in_reading_one_file_stops_only_that_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("flights", "rotations"):
         (tmp_path / f"{name}.yaml").write_text((PIPELINES / f"{name}.yaml").read_text())
