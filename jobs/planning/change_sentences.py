@@ -75,12 +75,15 @@ def earlier_in_upstream(work: RequestContext, view: LedgerView) -> tuple[str, ..
     first = view.published_chain_run(next(iter(view.published), ""))
     if upstream is None or first is None or first.result.state_before != EMPTY_STATE:
         return ()
+    from jobs.reading.upstream_place import UpstreamPlace  # few pipelines need it
+
     request, begin = view.requests.get(first.request_id), first.result.slice
     theirs = Ledger(work.lake.ledger(upstream), now_ms=work.ledger.now_ms).view()
-    ids = [*theirs.published]
-    until = ids.index(begin.slice_id) if begin.slice_id in theirs.published else 0
-    earlier = [theirs.slices[slice_id] for slice_id in ids[:until]]
-    earlier = [slice_ for slice_ in earlier if grid.first_ms is None or slice_.start_ms >= grid.first_ms]
+    earlier = [
+        slice_
+        for slice_ in UpstreamPlace(lake=work.lake, pipeline=work.pipeline).slices(theirs)
+        if slice_.end_ms <= begin.start_ms and (grid.first_ms is None or slice_.start_ms >= grid.first_ms)
+    ]
     if not earlier or earlier[-1].end_ms != begin.start_ms or (request is not None and request.is_fresh):
         return ()
     first_data = work.log_state(view, ()).first_data
