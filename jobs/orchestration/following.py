@@ -131,7 +131,14 @@ def slices_to_follow(work: RequestContext) -> tuple[tuple[Slice, ...], tuple[str
     newest_ms = own_ms[-1] if own_ms else chosen[0].start_ms
     followed = next((part for part in reversed(parts) if part[0].start_ms <= newest_ms), parts[0])
     left_out = [slice_ for part in parts if part is not followed for slice_ in part]
-    warnings = (*_of_other_cut(pipeline, view), *_of_a_repair(pipeline, view), *earlier_in_upstream(work, own))
+    warnings = (*_of_other_cut(pipeline, view), *_of_a_longer_wait(pipeline, view), *earlier_in_upstream(work, own))
+    readable = {*theirs}
+    if gone := [run.result.slice for run in runs if run.result.slice not in readable]:
+        rolled_back = (
+            f"pipeline {upstream} does not publish {named_spans(gone)} now. Readers of pipeline {pipeline.name} see "
+            f"its rows of then: publish there first, or roll back the publication of pipeline {pipeline.name}"
+        )
+        warnings = (*warnings, rolled_back)
     if not left_out:
         return tuple(followed), warnings
     warning = (
@@ -150,13 +157,26 @@ def _of_other_cut(pipeline: Pipeline, view: LedgerView) -> tuple[str, ...]:
     return (f"pipeline {pipeline.name} {_with_cut_of(pipeline, by)}",)
 
 
-def _of_a_repair(pipeline: Pipeline, view: LedgerView) -> tuple[str, ...]:
-    """Return a warning if windows of the newest slice of the log become final later, because a repair waits longer."""
-    newest = None if view.head is None else view.head.result.slice.slice_id
-    if newest is None or pipeline.log.panes != "final" or not is_of_repair(view, newest):
+def _of_a_longer_wait(pipeline: Pipeline, view: LedgerView) -> tuple[str, ...]:
+    """Return a warning if windows of the newest slice of the log become final later: its run waits longer for records.
+
+    It is that of a late repair, or the first one of a spec with a greater allowed lateness.
+    """
+    if pipeline.log.panes != "final" or view.head is None:
+        return ()
+    newest = view.head.result.slice.slice_id
+    waits_ms = [
+        0 if (windows := spec_of(view, run).windows) is None else windows.allowed_lateness_ms
+        for run in published_runs(view)[-2:]
+    ]
+    if is_of_repair(view, newest):
+        why = "a late repair"
+    elif waits_ms[-1] > waits_ms[0]:
+        why = "a spec"
+    else:
         return ()
     warning = (
-        f"readers see {newest}, the newest slice of pipeline {pipeline.log.pipeline}, by a late repair with a greater "
+        f"readers see {newest}, the newest slice of pipeline {pipeline.log.pipeline}, by {why} with a greater "
         "allowed lateness. Its last windows are not final yet, so readers of "
         f"{pipeline.name} do not see them until the next slice is published and followed"
     )

@@ -104,6 +104,26 @@ def test_a_late_repair_of_the_newest_slice_is_told_to_those_who_follow(shell: Sh
     assert "warning: readers see 1970-01-06, the newest slice of pipeline hours" in " ".join(shell.err.split())
 
 
+def test_windows_of_a_spec_that_waits_longer_and_slices_that_are_rolled_back_are_told(shell: Shell) -> None:
+    """Defects: readers of the reader lost windows, or saw those of slices that nobody publishes, without a word."""
+    (shell.root / "pipelines" / "pairs.yaml").unlink()
+    ends = [str(FIRST + timedelta(days=day)) for day in range(4)]
+    assert shell("run", "hours", "--from", ends[0], "--to", ends[1]) == 0, shell.err
+    assert shell("run", "hours", "--from", ends[1], "--to", ends[2]) == 0, shell.err
+    (shell.root / "pipelines" / "hours.yaml").write_text(HOURS.replace("3h}}", "3h}, allowed_lateness: 9h}"))
+    assert shell("adopt", "hours") == 0, shell.err
+    assert shell("follow", "hours") == 0, shell.err
+    assert f"readers see {ends[1]}, the newest slice of pipeline hours, by a spec with" in " ".join(shell.err.split())
+    assert "does not publish" not in shell.err
+    assert shell("run", "hours", "--from", ends[2], "--to", ends[3]) == 0, shell.err
+    assert shell("follow", "hours") == 0, shell.err
+    assert "readers see" not in shell.err, "two slices of the spec"
+    seq = Ledger(Lake(root=str(shell.root)).ledger("hours"), now_ms=lambda: NOW_MS).view().standing[-1].seq
+    assert shell("rollback", "hours", "--publication", str(seq), "--reason", "wrong numbers") == 0, shell.err
+    assert shell("follow", "hours") == 0, shell.err
+    assert f"pipeline hours does not publish {ends[2]} now. Readers of pipeline days see" in " ".join(shell.err.split())
+
+
 @pytest.mark.slow
 def test_what_follows_is_replayed_and_nothing_else(shell: Shell) -> None:
     assert shell("follow", "hours") == 1
