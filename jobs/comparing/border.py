@@ -22,13 +22,14 @@ from jobs.comparing.border_rows import (
 from jobs.lake.checkpoint_rows import read_checkpoint
 from jobs.lake.lake import Lake
 from jobs.lake.row_filter import RowFilter
+from jobs.lake.store import read_attempts
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.planning.chains import RunsByState
 from jobs.reading.published import BOUNDS, read_published
 from jobs.reading.stored_rows import StoredRuns
 from jobs.reading.stored_tables import spec_of
 from jobs.runs import EMPTY_STATE
-from windowlib.records.tables import WINDOW_OUTPUTS, WINDOW_STATE
+from windowlib.records.tables import WATERMARKS, WINDOW_OUTPUTS, WINDOW_STATE
 
 _NOTHING: Final = BorderCount(lost=0, repeated=0)
 
@@ -74,6 +75,7 @@ def border_change(lake: Lake, view: LedgerView, request_id: str, *, before: Stag
             shown=stored.shown(before, from_ms=from_ms),
             hidden=stored.results(replayed if fires_early(former) or fires_early(new) else []),
             later=stored.results(runs if has_fired else []),
+            watermark_ms=stored.watermark_ms(*replayed[:1]),
         )
     )
 
@@ -103,6 +105,14 @@ class _Stored:
             return self._with(columns)
         rows = read_checkpoint(lambda table: self.lake.table(self.name, table), attempts, WINDOW_STATE, columns=columns)
         return self._with(columns, rows)
+
+    def watermark_ms(self, run: StagedRun | None = None) -> int | None:
+        """Return the greatest watermark after a run; None at the beginning of a warm-up."""
+        if run is None:
+            return None
+        attempt = run.result.slice.slice_id, run.result.attempt_id
+        rows = read_attempts(self.lake.table(self.name, WATERMARKS), [attempt], ["watermark_ms"])
+        return pc.max(rows["watermark_ms"]).as_py() if rows.num_rows else None
 
     def shown(self, before: StagedRun, *, from_ms: int) -> pa.Table:
         """Return the panes that readers see in slices up to that of a run, of windows that end after `from_ms`."""

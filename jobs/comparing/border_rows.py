@@ -9,7 +9,8 @@ numbers of both chains are compared for each *group*: the windows of one key tha
 records. If the new spec has each sliding window of the former one, windows with equal bounds are compared. Otherwise a
 group has windows that follow each other. If the size is a multiple of the slide, it has each record once. If not, no
 choice of windows has: the group has each waiting record at least once, and each open one at most once, so that no loss
-is missed.
+is missed. Nothing is lost of a group that begins after the last window of the new grid that has fired. Repeats between
+two sliding grids, and in a window that overlaps one that has fired, can be missed.
 """
 
 from collections.abc import Sequence
@@ -36,7 +37,7 @@ _SAME: Final = f"{_KEY} AND a.s = b.s AND a.e = b.e"
 _OVERLAPPING: Final = f"{_KEY} AND a.s < b.e AND b.s < a.e"
 
 _EARLIEST: Final = "min(s) OVER (PARTITION BY key)"
-_AFTER_SHOWN: Final = f"coalesce((SELECT max(e) FROM shown AS b WHERE {_KEY}), {_EARLIEST})"  # noqa: S608
+_AFTER_SHOWN: Final = f"coalesce((SELECT max(e) - {{rest}} FROM shown AS b WHERE {_KEY}), {_EARLIEST})"  # noqa: S608
 
 _IS_HIDDEN: Final = "EXISTS (FROM hidden AS b WHERE {touching})"
 _MAY_BE_LOST: Final = f"""{_IS_HIDDEN} AND waiting > 0 AND (waiting < open OR (waiting = open AND ids <> 0))
@@ -78,7 +79,7 @@ _GROUPS: Final = """
     FROM {name}_rows),
 {name}_groups AS (
     SELECT key, min(s) AS s, max(e) AS e, sum(waiting) AS waiting, sum(open) AS open, count_if(waiting > 0) AS windows,
-        bit_xor(ids) AS ids
+        bit_xor(ids) AS ids, min(s) FILTER (waiting > 0) AS waiting_from
     FROM (SELECT *, count_if(is_first) OVER (PARTITION BY key ORDER BY s, e) AS number FROM {name}_places)
     GROUP BY key, number)"""
 
@@ -100,6 +101,7 @@ class BorderRows:
     - `shown`: the panes of the former chain that readers see, with `PANE_COLUMNS`.
     - `hidden`: the results that the new chain has fired before the border, and `later`: those after it.
     - `has_same_keys`: no spec has another key column. A pane replaces one of the same key and bounds.
+    - `watermark_ms`: the greatest watermark of the new chain at the border; None if it is not known.
     """
 
     specs: tuple[WindowsGrammar, WindowsGrammar]
@@ -110,6 +112,7 @@ class BorderRows:
     shown: pa.Table
     hidden: pa.Table
     later: pa.Table
+    watermark_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +159,9 @@ def _sql(rows: BorderRows) -> str:
     is_lost = f"(waiting > open AND {'true' if fires_at_end(new) else _IS_HIDDEN})"
     if any(map(fires_early, rows.specs)):
         is_lost += f" OR ({_MAY_BE_LOST})"
+    all_shown_ms = None if rows.watermark_ms is None else _all_shown_from(new, rows.watermark_ms)
+    if all_shown_ms is not None:
+        is_lost = f"({is_lost}) AND waiting_from < {all_shown_ms}"
     replaced = "newest" if former.accumulation == "discarding" else "CASE panes WHEN 1 THEN records ELSE newest END"
     purges = new.trigger is not None and new.trigger.purging is not None
     replaces = rows.has_same_keys and new.accumulation != "discarding" and not purges
@@ -169,6 +175,21 @@ def _sql(rows: BorderRows) -> str:
     return f"WITH {chains}, {lost}, {repeated} {counts}"
 
 
+def _all_shown_from(new: WindowsGrammar, watermark_ms: int) -> int | None:
+    """Return the start of the first window that ends after a watermark: all later records are shown after it.
+
+    None: the windows have no fixed grid, or may fire or leave records out before their end.
+    """
+    grid = new.sliding or (new.tumbling if new.tumbling is not None and new.tumbling.stagger.by == "aligned" else None)
+    if grid is None or new.time != "event" or new.evictor is not None or not fires_at_end(new) or fires_early(new):
+        return None
+    trigger = _firing(new)
+    if trigger is not None and trigger.kind == "processing_time":
+        return None
+    slide_ms = grid.slide_ms if isinstance(grid, Sliding) else grid.size_ms
+    return grid.offset_ms + ((watermark_ms + 1 - grid.size_ms - grid.offset_ms) // slide_ms + 1) * slide_ms
+
+
 def _has_each(new: Sliding | None, former: Sliding | None) -> bool:
     """Return whether each of the former sliding windows is one of the new ones, too."""
     if new is None or former is None or new.size_ms != former.size_ms:
@@ -180,7 +201,7 @@ def _at_least_once(rows: str, sliding: Sliding | None, *, after_shown: bool = Fa
     """Return the query of rows whose windows have each record; with `after_shown`, each one that is not shown."""
     if sliding is None:
         return rows
-    start = f"{_AFTER_SHOWN} - {sliding.size_ms % sliding.slide_ms}" if after_shown else _EARLIEST
+    start = _AFTER_SHOWN.format(rest=sliding.size_ms % sliding.slide_ms) if after_shown else _EARLIEST
     return _each(rows, start=start, step_ms=max(sliding.size_ms // sliding.slide_ms, 1) * sliding.slide_ms)
 
 

@@ -22,7 +22,7 @@ from jobs.plain_text import counted
 from jobs.planning.chains import adoption, begins_chain, run_before
 from jobs.planning.changed_slices import ChangedSlice
 from jobs.planning.log_pin import unordered_slices
-from jobs.planning.published_spec import chain_ends, why_lost
+from jobs.planning.published_spec import chain_ends, is_of_former_spec, why_lost
 from jobs.planning.request_context import (
     RequestContext,
     covers,
@@ -385,7 +385,8 @@ def _begun(work: RequestContext, view: LedgerView, proposal: Request | None) -> 
     return [
         request
         for request in awaited
-        if not is_overtaken(work, view, request) or waits_for(work, view, request) is not None
+        if not is_of_former_spec(view, request)
+        and (not is_overtaken(work, view, request) or waits_for(work, view, request) is not None)
     ]
 
 

@@ -55,7 +55,7 @@ class LogVerification:
             return f"the log was not compared: {self.why_not}"
         done = "were compared with their checksums or digests"
         if not self.files + self.unknown + self.removed:
-            return "the log has no file of these slices"
+            return "no file of the log is of a published one of these slices"
         if self.files == 1:
             done = "was compared with its checksum or digest"
         compared = (

@@ -520,6 +520,18 @@ def test_a_log_that_has_ended_is_told_by_the_dag_of_the_schedule(
     assert "no later slice" not in (load_dags(tmp_path)["replay_flights"].doc_md or "")
 
 
+def test_tasks_read_the_file_by_a_path_that_outlives_the_release_that_a_link_leads_to(
+    load_dags: "LoadDags", tmp_path: Path
+) -> None:
+    (tmp_path / "releases" / "42").mkdir(parents=True)
+    extra = "\nretention: {schedule: '0 4 * * *'}\nalerts: {to: hook}\nrestate: {mode: auto}\n"
+    (tmp_path / "releases" / "42" / "sales.yaml").write_text(f"{PIPELINE}{extra}", encoding="utf-8")
+    (tmp_path / "current").symlink_to("releases/42")
+    dags = load_dags(tmp_path / "current")
+    files = {task.pipeline_file for dag in dags.values() for task in dag.tasks if hasattr(task, "pipeline_file")}
+    assert files == {str(tmp_path / "current" / "sales.yaml")}
+
+
 def test_the_page_about_airflow_names_the_dags_of_a_pipeline(load_dags: "LoadDags", tmp_path: Path) -> None:
     (tmp_path / "flights.yaml").write_text(GOOD, encoding="utf-8")
     usual = {dag_id.removesuffix("_flights") for dag_id in load_dags(tmp_path)}
