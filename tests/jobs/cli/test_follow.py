@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date, timedelta
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 
@@ -102,6 +103,26 @@ def test_a_late_repair_of_the_newest_slice_is_told_to_those_who_follow(shell: Sh
     assert shell("repair", "hours", "--run") == 0, shell.err
     assert shell("follow", "hours") == 0, shell.err
     assert "warning: readers see 1970-01-06, the newest slice of pipeline hours" in " ".join(shell.err.split())
+
+
+def test_windows_of_a_spec_that_waits_longer_and_slices_that_are_rolled_back_are_told(shell: Shell) -> None:
+    """Defects: readers of the reader lost windows, or saw those of slices that nobody publishes, without a word."""
+    (shell.root / "pipelines" / "pairs.yaml").unlink()
+    ends = [str(FIRST + timedelta(days=day)) for day in range(4)]
+    assert shell("run", "hours", "--from", ends[0], "--to", ends[1]) == 0, shell.err
+    assert shell("run", "hours", "--from", ends[1], "--to", ends[2]) == 0, shell.err
+    (shell.root / "pipelines" / "hours.yaml").write_text(HOURS.replace("3h}}", "3h}, allowed_lateness: 9h}"))
+    assert shell("adopt", "hours") == 0, shell.err
+    assert shell("follow", "hours") == 0, shell.err
+    assert f"readers see {ends[1]}, the newest slice of pipeline hours, by a spec with" in " ".join(shell.err.split())
+    assert "does not publish" not in shell.err
+    assert shell("run", "hours", "--from", ends[2], "--to", ends[3]) == 0, shell.err
+    assert shell("follow", "hours") == 0, shell.err
+    assert "readers see" not in shell.err, "two slices of the spec"
+    seq = Ledger(Lake(root=str(shell.root)).ledger("hours"), now_ms=lambda: NOW_MS).view().standing[-1].seq
+    assert shell("rollback", "hours", "--publication", str(seq), "--reason", "wrong numbers") == 0, shell.err
+    assert shell("follow", "hours") == 0, shell.err
+    assert f"pipeline hours does not publish {ends[2]} now. Readers of pipeline days see" in " ".join(shell.err.split())
 
 
 @pytest.mark.slow
@@ -242,6 +263,26 @@ def test_a_reader_that_is_held_is_not_followed(shell: Shell) -> None:
     assert shell.json("status", "days")["pipelines"][0]["published"]["slices"] == 0
     assert shell("resume", "days", "--reason", "they are right") == 0, shell.err
     assert shell("follow", "hours") == 0, shell.err
+
+
+def test_a_request_that_could_not_be_published_does_not_stop_the_next_one(shell: Shell) -> None:
+    """Defect: `follow` was refused by its own request of the day before, until a person cancelled that."""
+    (shell.root / "pipelines" / "pairs.yaml").unlink()
+    days = [str(FIRST + timedelta(days=day)) for day in range(3)]
+    for before, after in pairwise(days):
+        assert shell("run", "hours", "--from", before, "--to", after) == 0, shell.err
+    assert shell("follow", "hours") == 0, shell.err
+    seq = Ledger(Lake(root=str(shell.root)).ledger("hours"), now_ms=lambda: NOW_MS).view().standing[-1].seq
+    assert shell("rollback", "hours", "--publication", str(seq), "--reason", "wrong numbers") == 0, shell.err
+    append(shell.root, 0, [22])
+    assert shell("run", "hours", "--from", days[0], "--to", days[1]) == 0, shell.err
+    [sentence] = shell.json("status", "days")["pipelines"][0]["changed"]["sentences"][1:2]
+    assert f"if the state after {days[0]} changes, pipeline hours has to publish {days[1]} first" in sentence
+    assert shell("follow", "hours") == 1
+    assert f"Pipeline hours does not publish {days[1]} now: publish there first" in " ".join(shell.err.split())
+    assert shell("run", "hours", "--from", days[0], "--to", days[2]) == 0, shell.err
+    assert shell("follow", "hours") == 0, shell.err
+    assert shell.json("status", "days")["pipelines"][0]["requests"] == []
 
 
 def test_a_pipeline_that_nobody_reads_and_a_cycle(shell: Shell) -> None:
