@@ -141,6 +141,7 @@ def random_sizes(random: Random, *, run_steps: int = 3) -> Sizes:
     return Sizes(
         local_records=10**9,
         run_steps=run_steps,
+        constant_rows=random.choice((1, 10**6)),
         run_records=random.choice((1, 4)),
         combined_records=0,
         combined_cells=random.choice((0.25, 2, 10**9, 10**9)),
