@@ -103,14 +103,16 @@ def wait_for_needs(part: str) -> None:
 
 
 def initialise() -> int:
-    """Migrate the database and make the pools. Both are idempotent."""
-    pools = {
-        name: {"slots": 1, "description": "made by deploy/container.py", "include_deferred": False} for name in POOLS
-    }
-    file = Path(os.environ["AIRFLOW_HOME"]) / "pools.json"
+    """Migrate the database, and make the pools that are missing. A pool keeps the slots that a person gave it."""
     subprocess.run(["airflow", "db", "migrate"], check=True)  # noqa: S607
-    file.write_text(json.dumps(pools), encoding="utf-8")
-    subprocess.run(["airflow", "pools", "import", str(file)], check=True)  # noqa: S603, S607
+    file = Path(os.environ["AIRFLOW_HOME"]) / "pools.json"
+    subprocess.run(["airflow", "pools", "export", str(file)], check=True)  # noqa: S603, S607
+    there = json.loads(file.read_text(encoding="utf-8"))
+    new = {"slots": 1, "description": "made by deploy/container.py", "include_deferred": False}
+    missing = {name: new for name in POOLS if name not in there}
+    if missing:
+        file.write_text(json.dumps(missing), encoding="utf-8")
+        subprocess.run(["airflow", "pools", "import", str(file)], check=True)  # noqa: S603, S607
     return 0
 
 

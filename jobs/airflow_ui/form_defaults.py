@@ -9,6 +9,7 @@ import json
 import logging
 import re
 import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.concurrency import run_in_threadpool
@@ -16,9 +17,7 @@ from starlette.concurrency import run_in_threadpool
 from jobs.airflow_ui.context import Site
 from jobs.orchestration.backfill_form import BOUND_TEXTS, ReplayableRange, replayable_range
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.pipeline.slices import show_ms, slice_grid
-from jobs.planning.request_context import open_request_context
-from jobs.wall_clock import now_ms
+from jobs.pipeline.slices import SliceGrid, show_ms, slice_grid
 from windowlib.errors import HindcastError
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ class BackfillFormDefaults:
 
     async def _filled(self, name: str, body: bytes) -> bytes:
         try:
-            pipeline = next((good for good in Site.of_environment().files().good if good.name == name), None)
+            pipeline = Site.of_environment().pipeline(name)
             if pipeline is None:
                 return body
             log_range = await run_in_threadpool(self._range, pipeline)
@@ -68,8 +67,7 @@ class BackfillFormDefaults:
     def _range(self, pipeline: Pipeline) -> ReplayableRange | None:
         at_s, log_range = self.kept.get(pipeline.name, (-KEPT_S, None))
         if time.monotonic() - at_s >= KEPT_S:
-            work = open_request_context(pipeline, Site.of_environment().lake(), now_ms=now_ms)
-            log_range = replayable_range(work)
+            log_range = replayable_range(Site.of_environment().request_context(pipeline))
             self.kept[pipeline.name] = (time.monotonic(), log_range)
         return log_range
 
@@ -79,7 +77,7 @@ def with_defaults(details: dict[str, Any], pipeline: Pipeline, log_range: Replay
     grid, params = slice_grid(pipeline), details["params"]
     values = {}
     if log_range.gap is not None:
-        values = {"from": show_ms(grid, log_range.gap.start_ms), "to": show_ms(grid, log_range.last.end_ms)}
+        values = {"from": _bound(grid, log_range.gap.start_ms), "to": _bound(grid, log_range.last.end_ms)}
     seen = "Readers see all of them" if log_range.gap is None else f"Readers do not see {log_range.gap.slice_id}"
     there = f"The log has complete slices from **{log_range.first.slice_id}** to **{log_range.last.slice_id}**"
     notes = {"from": f"{there}. {seen}.", "to": f"{there}. The time zone is {pipeline.log.slice.timezone}."}
@@ -88,6 +86,11 @@ def with_defaults(details: dict[str, Any], pipeline: Pipeline, log_range: Replay
         schema = field["schema"] | {"description_md": f"{BOUND_TEXTS[name]} {note}"}
         params = params | {name: field | {"value": values.get(name, field["value"]), "schema": schema}}
     return details | {"params": params}
+
+
+def _bound(grid: SliceGrid, at_ms: int) -> str:
+    """Return the value of a field. A time has an offset, else the field shows it in the browser's time zone."""
+    return show_ms(grid, at_ms) if grid.is_daily else datetime.fromtimestamp(at_ms / 1000, tz=UTC).isoformat()
 
 
 class _Answer:

@@ -1,6 +1,7 @@
 """The command `hindcast follow`."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import click
 
@@ -10,9 +11,12 @@ from jobs.cli.progress import progress_option
 from jobs.cli.run import Shown, run_asked
 from jobs.cli.slice_lines import all_option
 from jobs.orchestration.following import following, readers_of, slices_to_follow
+from jobs.orchestration.open_ranges import in_the_way
 from jobs.orchestration.requests import Staging
 from jobs.planning.plan import Plan
-from jobs.planning.request_context import Asked
+from jobs.planning.request_context import Asked, IfOpen, RequestContext, find_resumable
+from jobs.publishing.stop_reasons import stopping_runs
+from jobs.runs import Slice
 from windowlib.errors import HindcastError
 
 
@@ -59,12 +63,7 @@ def follow_command(  # noqa: PLR0913 - one parameter per option
             slices, left_out = slices_to_follow(work)
             for warning in (*warnings, *left_out):
                 options.complain(f"warning: {warning}")
-            asked = Asked(
-                from_ms=slices[0].start_ms,
-                to_ms=slices[-1].end_ms,
-                who=options.who(),
-                reason=reason or f"follows the publications of {reader.log.pipeline}",
-            )
+            asked = _asked(work, slices, reason=reason)
             status = run_asked(work, asked, staging=Staging(), publishes=not no_publish, master=master, shown=shown)
         except HindcastError as error:  # the others are still followed (law L10)
             options.complain(f"{reader.name}: {error}")
@@ -74,6 +73,19 @@ def follow_command(  # noqa: PLR0913 - one parameter per option
         if no_publish or status != options.OK:
             stopped.add(reader.name)
     return options.REFUSED if stopped and not no_publish else exit_status
+
+
+def _asked(work: RequestContext, slices: Sequence[Slice], *, reason: str) -> Asked:
+    """Return what is asked for. It replaces requests that an earlier `follow` has left, and no person decides on."""
+    own = f"follows the publications of {work.pipeline.log.pipeline}"
+    from_ms, to_ms = slices[0].start_ms, slices[-1].end_ms
+    asked = Asked(from_ms=from_ms, to_ms=to_ms, who=options.who(), reason=reason or own)
+    view = work.ledger.view()
+    others = () if find_resumable(work, view, asked) else in_the_way(work, view, asked)
+    runs = [view.run(run_id) for other in others for run_id in other.runs.values()]
+    is_left = all(other.reason == own and not stopping_runs(view, other) for other in others)
+    is_replacing = others and is_left and not any(run.waiver for run in runs)
+    return replace(asked, if_open=IfOpen.REPLACE) if is_replacing else asked
 
 
 def _print_plans(name: str, plans: Sequence[Plan | NoPlanYet], *, fold_from: int | None) -> None:

@@ -14,7 +14,7 @@ from rich.text import Text
 from jobs.console import OK, REFUSED, USAGE, complain, err, out, print_json, print_table, run_command, say
 from jobs.durations import UNIT_MS, format_duration, parse_duration
 from jobs.lake.lake import Lake
-from jobs.pipeline.files import SUFFIXES, PipelineFiles, load_all, load_pipeline
+from jobs.pipeline.files import SUFFIXES, PipelineFiles, lasting, load_all, load_pipeline
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning.request_context import RequestContext, open_request_context, published_pipeline
 from jobs.project import HOME, PIPELINES, ROOT, demo_in_use
@@ -27,8 +27,8 @@ DEFAULT_LAKE = HOME / "lake"
 
 __all__ = [
     "OK", "REFUSED", "USAGE", "VERDICT_STYLES", "Places", "complain", "err", "existing_place_options", "json_option",
-    "master_option", "out", "place_options", "print_json", "print_table", "range_options", "run_cli", "say",
-    "verdict_text", "who",
+    "master_option", "out", "pipeline_options", "place_options", "print_json", "print_table", "published_options",
+    "range_options", "run_cli", "say", "verdict_text", "who",
 ]  # fmt: skip
 
 VERDICT_STYLES = {Verdict.PASS: "green", Verdict.WARN: "yellow", Verdict.FAIL: "red", Verdict.ERROR: "bold red"}
@@ -59,7 +59,7 @@ class Places:
         except SpecError as error:
             paths = [self.pipelines / f"{name}{suffix}" for suffix in SUFFIXES]
             path = next((path for path in (Path(name), *paths) if path.is_file()), None)
-            stem, directory = ("", self.pipelines) if path is None else (path.stem, path.resolve().parent)
+            stem, directory = ("", self.pipelines) if path is None else (path.stem, lasting(path).parent)
             stored = stem and published_pipeline(self.lake, stem, functions_dir=directory, now_ms=now_ms)
             if not stored:
                 raise
@@ -83,6 +83,30 @@ def place_options(command: Callable[_Parameters, _Result]) -> Callable[..., _Res
 def existing_place_options(command: Callable[_Parameters, _Result]) -> Callable[..., _Result]:
     """Add --lake and --pipelines to a command that needs an existing lake. The command gets `places`."""
     return _place_options(command, must_exist=True)
+
+
+def pipeline_options(command: Callable[_Parameters, _Result]) -> Callable[..., _Result]:
+    """Add PIPELINE and the options of `existing_place_options`. The command gets the pipeline's context, `work`."""
+    return _pipeline_options(command, Places.pipeline)
+
+
+def published_options(command: Callable[_Parameters, _Result]) -> Callable[..., _Result]:
+    """As `pipeline_options`, but the context of a broken file has the published spec (`Places.published`)."""
+    return _pipeline_options(command, Places.published)
+
+
+def _pipeline_options(
+    command: Callable[_Parameters, _Result], read: Callable[[Places, str], Pipeline]
+) -> Callable[..., _Result]:
+
+    @click.argument("pipeline_name", metavar="PIPELINE")
+    @existing_place_options
+    @functools.wraps(command)
+    def with_work(*args: Any, pipeline_name: str, places: Places, **kwargs: Any) -> _Result:  # noqa: ANN401
+        work = places.request_context(read(places, pipeline_name))
+        return command(*args, work=work, **kwargs)  # type: ignore[arg-type]
+
+    return with_work
 
 
 def _place_options(command: Callable[_Parameters, _Result], *, must_exist: bool) -> Callable[..., _Result]:

@@ -34,7 +34,8 @@ class ColumnChanges:
         """
         self.name, self.kind, self.is_value = name, kind, is_value
         self.mismatch = self.missing = self.extra = 0
-        self._by = Magnitudes(Path(f"{files}.by"), are_integers=_is_integer(kind), kept_words=kept_numbers)
+        is_integer = bool(pa.types.is_integer(kind))
+        self._by = Magnitudes(Path(f"{files}.by"), are_integers=is_integer, kept_words=kept_numbers)
         self._relative = Magnitudes(Path(f"{files}.relative"), are_integers=False, kept_words=kept_numbers)
 
     def add(self, before: pa.Array, after: pa.Array) -> tuple[Bools, Doubles]:
@@ -126,10 +127,6 @@ def _words(column: pa.Array) -> NDArray[np.int64]:
 
 def _valid(column: pa.Array) -> Bools:
     return np.asarray(column.is_valid().to_numpy(zero_copy_only=False), np.bool_)
-
-
-def _is_integer(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind))
 
 
 def _has_amounts(kind: pa.DataType) -> bool:

@@ -4,7 +4,6 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -21,18 +20,15 @@ from jobs.lake.arrow_sql import ArrowSql
 from jobs.lake.lake import Lake
 from jobs.lake.store import table_columns
 from jobs.reading.plain_values import plain, rows_of
-from jobs.reading.published import BOUNDS
+from jobs.reading.published import BOUNDS, runs_by_keys
 from jobs.reading.stored_rows import StoredRuns
-from jobs.reading.stored_tables import keys_by_run, spec_of
+from jobs.reading.stored_tables import spec_of
 from windowlib.columnar.hashing import row_hashes
 from windowlib.columnar.watermark_steps import Bools
 from windowlib.columnar.xxhash import Numbers
 from windowlib.errors import SpecError
 from windowlib.records import tables
 from windowlib.records.xxh64 import SEED
-
-if TYPE_CHECKING:
-    from jobs.ledger.view import StagedRun
 
 NAMED_WINDOWS = 5
 
@@ -186,16 +182,14 @@ class _Changes:
 def _seen(stored: StoredRuns, sides: Sides, settled: Settled, *, options: Comparison) -> tuple[int, dict[str, float]]:
     """Return the number of settled windows that readers see, and the sum of the absolute values of each column."""
     count, sums = 0, defaultdict[str, list[float]](list)
-    by_keys: dict[tuple[str, ...], list[StagedRun]] = {}
-    keys_of = keys_by_run(sides.view, sides.before.runs.values())
-    for run in sides.before.runs.values():
-        by_keys.setdefault(keys_of[run.result.run_id], []).append(run)
     columns = table_columns(stored.lake.table(stored.pipeline, tables.WINDOW_OUTPUTS))
-    for keys, runs in by_keys.items():
-        specs = specs_of(sides.view, runs)
-        shape = shape_of(tables.WINDOW_OUTPUTS, Specs(keys=keys, before=specs, after=specs), columns, all_panes=False)
+    for group in runs_by_keys(sides.view, sides.before.runs.values()):
+        specs = specs_of(sides.view, group.runs)
+        shape = shape_of(
+            tables.WINDOW_OUTPUTS, Specs(keys=group.keys, before=specs, after=specs), columns, all_panes=False
+        )
         with opened_parts(stored, shape, options.limits) as parts:
-            for part in parts.read(Divided(before=(), after=(), both=tuple(runs)), everything=True):
+            for part in parts.read(Divided(before=(), after=(), both=group.runs), everything=True):
                 seen = match_rows(parts.sql, part, shape, everything=True).seen
                 visible = parts.sql.query(
                     {"seen": seen, "narrow": part.select([ROW, BOUNDS[1]])}, _SEEN_SQL, (settled.until_ms * 1000,)

@@ -17,7 +17,7 @@ from jobs.dag_factory.dag_page import dag_page
 from jobs.dag_factory.operators import SlicesHeld, order_of
 from jobs.dag_factory.settings import DagSettings
 from jobs.dag_factory.task_errors import FormRefused, RowsDamaged, our_errors
-from jobs.pipeline.files import SUFFIXES, BrokenPipeline
+from jobs.pipeline.files import SUFFIXES, BrokenPipeline, lasting
 from jobs.pipeline.models.alerts import HALF_HOURLY
 from jobs.pipeline.models.log import PIPELINE_NAME
 from jobs.pipeline.models.pipeline import Pipeline
@@ -92,7 +92,7 @@ class AlertOnFailureOfBroken:
 
         try:
             pipeline = published_pipeline(
-                lake_of(self.lake), self.name, functions_dir=self.path.absolute().parent, now_ms=now_ms
+                lake_of(self.lake), self.name, functions_dir=lasting(self.path).parent, now_ms=now_ms
             )
         except Exception as error:  # noqa: BLE001 - as for AlertOnFailure
             log.error("no message was sent: %s", escaped(error))  # noqa: TRY400
@@ -111,7 +111,7 @@ class DeadlinesOperator(BaseOperator):
 
     def __init__(self, *, name: str, pipeline_file: Path, lake: str | None, **kwargs: Any) -> None:  # noqa: ANN401
         super().__init__(inlets=[pipeline_asset(name)], **kwargs)
-        self.pipeline_name, self.pipeline_file, self.lake = name, str(pipeline_file.absolute()), lake
+        self.pipeline_name, self.pipeline_file, self.lake = name, str(lasting(pipeline_file)), lake
 
     @override
     def execute(self, context: Context) -> list[str]:

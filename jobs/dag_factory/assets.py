@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from jobs.orchestration.dag_tasks import Published
 
 
+PUBLICATIONS = "_publications"
+
+
 def pipeline_asset(name: str) -> Asset:
     """Return the asset of a pipeline: the outlet of each task that publishes."""
     return Asset(name=links.asset_name(name), uri=links.asset_uri(name), group="hindcast")
@@ -27,13 +30,13 @@ def normalized(uri: str) -> str:
         return uri
 
 
-def publications_asset(pipeline: Pipeline) -> Asset:
+def publications_asset(name: str) -> Asset:
     """Return the asset with one event for each publication, for consumers that do not run per slice.
 
     Airflow starts no DAG with a plain asset schedule for an event that has a partition key.
     """
     return Asset(
-        name=f"hindcast_{pipeline.name}_publications", uri=f"hindcast://{pipeline.name}/publications", group="hindcast"
+        name=f"{links.asset_name(name)}{PUBLICATIONS}", uri=f"hindcast://{name}/publications", group="hindcast"
     )
 
 
@@ -50,7 +53,7 @@ class AssetOperator(BaseOperator):
 
     def __init__(self, *, pipeline: Pipeline, **kwargs: Any) -> None:  # noqa: ANN401
         self.asset: Asset = pipeline_asset(pipeline.name)
-        self.publications: Asset = publications_asset(pipeline)
+        self.publications: Asset = publications_asset(pipeline.name)
         super().__init__(outlets=[self.asset, self.publications], **kwargs)
         self.pipeline_name = pipeline.name
 

@@ -2,9 +2,12 @@
 
 from jobs.dag_factory.addresses import absolute
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.pipeline.slices import slice_grid
+from jobs.pipeline.slices import show_instant, slice_at, slice_grid
 from jobs.plain_text import escaped, escaped_lines
 from jobs.review import links
+
+_AFTER_MS = 1_360_303_200_000  # 2013-02-08 06:00 UTC
+_UNTIL_MS = _AFTER_MS + 86_400_000
 
 
 def dag_page(pipeline: Pipeline, purpose: str) -> str:
@@ -35,13 +38,18 @@ def backfill_of_airflow(pipeline: Pipeline) -> str:
     """Return what an interval of Airflow's own backfill replays, as Markdown; empty without a cron schedule."""
     if pipeline.schedule is None or pipeline.schedule.cron is None:  # Airflow has no backfill of asset schedules
         return ""
-    slices = "days" if slice_grid(pipeline).is_daily else "slices"
+    grid = slice_grid(pipeline)
+    slices = "days" if grid.is_daily else "slices"
+    first, last = slice_at(grid, _AFTER_MS), slice_at(grid, slice_at(grid, _UNTIL_MS).start_ms - 1)
+    example = f"{last.slice_id}, which ends at {show_instant(last.end_ms)}"
+    if first != last:
+        example = f"{first.slice_id} to {last.slice_id}"
     return (
         "\n\n**Airflow's own backfill** makes one DAG run for each interval of the schedule "
-        f"`{pipeline.schedule.cron}`. With `0 6 * * *`, an interval lasts from 06:00 of one day to 06:00 of the next. "
-        f"A DAG run replays the {slices} that *end* in its interval, its end included: the run of 2013-02-08 06:00 to "
-        "2013-02-09 06:00 replays the day 2013-02-08, which ends at 2013-02-09 00:00. The DAG runs of a backfill share "
-        "one open request. A DAG run that ends publishes all that is staged in it, in one commit, if none of it is "
+        f"`{pipeline.schedule.cron}`. With `0 6 * * *`, an interval lasts from 06:00 of one day to 06:00 of the next, "
+        f"in UTC. A DAG run replays the {slices} that *end* in its interval, its end included: the run of 2013-02-08 "
+        f"06:00 to 2013-02-09 06:00 UTC replays {example}. The DAG runs of a backfill share one open request. A DAG "
+        "run that ends publishes all that is staged in it, in one commit, if none of it is "
         "held and no other DAG run works on it. Otherwise its slices stay staged, and are published together later. To "
         f"choose slices by their names, or to publish a range as a whole, use `backfill_{pipeline.name}`."
     )

@@ -69,12 +69,23 @@ def start_run(dag_id: str, run_id: str, conf: Mapping[str, Any] | None = None) -
 
 
 def is_interval_before_running(context: Context) -> bool:
-    """Return whether the DAG run of the interval before is one of Airflow's own backfill as well, and is running.
+    """Return whether a DAG run of Airflow's own backfill with an earlier interval is running.
 
-    If Airflow runs the intervals backwards, the last one that is running follows a queued one, which is not waited for.
+    Other runs may be between them: those that a person has started, and intervals without a slice, which end at once.
+    If Airflow runs the intervals backwards, the last one that is running follows queued ones, which are not waited for.
     """
-    before = context["ti"].get_previous_dagrun()
-    return before is not None and (before.run_type, before.state) == ("backfill", "running")
+    from airflow.sdk.execution_time.comms import GetPreviousDagRun, PreviousDagRunResult
+    from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
+
+    run = context["dag_run"]
+    dag_id, before = run.dag_id, run.logical_date
+    while before is not None:
+        answer = SUPERVISOR_COMMS.send(GetPreviousDagRun(dag_id=dag_id, logical_date=before, state="running"))
+        earlier = answer.dag_run if isinstance(answer, PreviousDagRunResult) else None
+        if earlier is not None and earlier.run_type == "backfill":
+            return True
+        before = None if earlier is None else earlier.logical_date
+    return False
 
 
 def has_succeeded(context: Context, task_id: str) -> bool:

@@ -17,6 +17,7 @@ from jobs.dag_factory.decide_operators import (
 )
 from jobs.dag_factory.settings import DagSettings
 from jobs.orchestration.decision_actions import MAX_REASON, Action, decide_dag_id
+from jobs.pipeline.files import lasting
 from jobs.pipeline.models.pipeline import Pipeline
 
 RETRIES = 3
@@ -30,7 +31,7 @@ _PURPOSE = (
 
 def decide_dag(pipeline: Pipeline, settings: DagSettings) -> DAG:
     """Return the DAG that makes the decisions of persons. It is not paused, because a person waits for it."""
-    source, lake = str(Path(pipeline.source).resolve()), settings.lake
+    source, lake = str(lasting(Path(pipeline.source))), settings.lake
     with DAG(
         dag_id=decide_dag_id(pipeline.name),
         description=f"Decide on {pipeline.name}: publish, waive, cancel, roll back, resume",

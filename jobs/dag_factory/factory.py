@@ -11,6 +11,7 @@ from airflow.sdk import DAG, BaseOperator, Context
 from typing_extensions import override
 
 from jobs.dag_factory.alerting import AlertOnFailureOfBroken, alert_dag, alert_dag_of_broken, may_name_pipeline
+from jobs.dag_factory.assets import PUBLICATIONS
 from jobs.dag_factory.decide_dag import decide_dag
 from jobs.dag_factory.maintain_dag import maintain_dag
 from jobs.dag_factory.operators import GATE, PLAN, PUBLISH, REPLAY
@@ -73,10 +74,28 @@ def _all_dags(pipelines: Path, settings: DagSettings) -> Iterator[DAG]:
         files, problem = PipelineFiles(good=(), broken=()), str(error)
     if problem:
         yield from _broken(BrokenPipeline(name="all", path=pipelines, error=problem), settings)
+    good = {pipeline.name: Path(pipeline.source) for pipeline in files.good}
+    paths = {broken.name: broken.path for broken in files.broken} | good
+    refused = {name: _without_assets(name, path, settings) for name, path in paths.items() if _other(name) in paths}
     for broken in files.broken:
-        yield from _broken(broken, settings)
+        yield from refused.get(broken.name) or _broken(broken, settings)
     for pipeline in files.good:
-        yield from _dags_of(pipeline, settings)
+        yield from refused.get(pipeline.name) or _dags_of(pipeline, settings)
+
+
+def _other(name: str) -> str | None:
+    """Return the pipeline whose asset of publications has the name of the asset of a pipeline; None if none has."""
+    return name.removesuffix(PUBLICATIONS) if name.endswith(PUBLICATIONS) else None
+
+
+def _without_assets(name: str, path: Path, settings: DagSettings) -> list[DAG]:
+    """Return broken DAGs without assets: Airflow activates one asset of a name only, and both pipelines need it."""
+    text = (
+        f"{path}: pipeline: {name!r} is not allowed beside the pipeline {_other(name)!r}, which has an asset of the "
+        "same name in Airflow; choose another name"
+    )
+    broken = BrokenPipeline(name=name, path=path, error=text)
+    return [broken_dag(broken, "replay", settings), broken_dag(broken, "backfill", settings)]
 
 
 def _dags_of(pipeline: Pipeline, settings: DagSettings) -> list[DAG]:

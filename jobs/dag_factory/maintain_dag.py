@@ -12,6 +12,7 @@ from jobs.dag_factory.dag_page import dag_page
 from jobs.dag_factory.pipeline_dags import task_defaults
 from jobs.dag_factory.settings import DagSettings
 from jobs.dag_factory.task_errors import RowsDamaged, leave_verdict, our_errors
+from jobs.pipeline.files import lasting
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.plain_text import counted, escaped
 
@@ -68,7 +69,7 @@ def maintain_dag(pipeline: Pipeline, settings: DagSettings) -> DAG | None:
     """Return the DAG that keeps the lake of a pipeline in order; None if its file has no `retention`."""
     if pipeline.retention is None:
         return None
-    source, lake = str(Path(pipeline.source).resolve()), settings.lake
+    source, lake = str(lasting(Path(pipeline.source))), settings.lake
     purpose = "Compares a share of the stored rows with the ledger, and removes what is past the retention."
     with DAG(
         dag_id=f"maintain_{pipeline.name}",

@@ -1,5 +1,6 @@
 """Sends alerts through connections and notifiers of Airflow. A problem is one line in the log, without the address."""
 
+import html
 import logging
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -53,18 +54,14 @@ def _send(alert: Alert, recipient: Recipient, context: Context) -> None:
             _post(alert, connection)
         case "slackwebhook":
             slack = _load("airflow.providers.slack.notifications.slack_webhook.SlackWebhookNotifier")
-            text = _slack_text(f"{alert.subject}\n{alert.text}")
+            # Slack then reads no link and no mention, such as `<!channel>`, in values of the log.
+            text = html.escape(f"{alert.subject}\n{alert.text}", quote=False)
             slack(slack_webhook_conn_id=recipient.connection, text=text).notify(context)
         case kind:
             raise NotSent(
                 f"the connection has the type {kind!r}; allowed are smtp, http, https and slackwebhook. For other "
                 "systems, name a notifier of an Airflow provider"
             )
-
-
-def _slack_text(text: str) -> str:
-    """Return a text in which Slack reads no link and no mention, such as `<!channel>`. It has values of the log."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _connection(name: str) -> Connection:
@@ -75,15 +72,13 @@ def _connection(name: str) -> Connection:
 
 
 def _mail(alert: Alert, recipient: Recipient, context: Context) -> None:
-    from html import escape
-
     from airflow.providers.smtp.notifications.smtp import SmtpNotifier
 
     if recipient.email is None:
         raise NotSent("the connection has the type smtp, and the pipeline file gives no `email` addresses")
     *lines, url = alert.text.split("\n")
-    link = f'<a href="{escape(url, quote=True)}">{escape(url)}</a>'
-    body = "<br>\n".join([escape(line).replace("  ", "&nbsp;&nbsp;") for line in lines] + [link])
+    link = f'<a href="{html.escape(url, quote=True)}">{html.escape(url)}</a>'
+    body = "<br>\n".join([html.escape(line).replace("  ", "&nbsp;&nbsp;") for line in lines] + [link])
     mail = SmtpNotifier(
         to=list(recipient.email), subject=alert.subject, html_content=body, smtp_conn_id=recipient.connection
     )
@@ -96,18 +91,23 @@ def _post(alert: Alert, connection: Connection) -> None:
     headers = {str(name): str(value) for name, value in connection.extra_dejson.items()}
     login = (connection.login, connection.password or "") if connection.login else None
     answer = httpx.post(_url(connection), json=alert.to_json(), headers=headers, auth=login, timeout=TIMEOUT_S)
-    if answer.is_error:
-        raise NotSent(f"the server answered with status {answer.status_code}")
+    if answer.is_success:
+        return
+    redirect = "; give the connection the address to which the server redirects" if answer.is_redirect else ""
+    raise NotSent(f"the server answered with status {answer.status_code}{redirect}")
 
 
 def _url(connection: Connection) -> str:
-    """Return the address of a webhook. As in Airflow's HTTP hook, the host may be a whole URL.
+    """Return the address of a webhook. As in Airflow's HTTP hook, the host may be a whole URL, also with a `port`.
 
     A connection that is given as a URI has its path in `schema`.
     """
+    import httpx
+
     host, schema = connection.host or "", connection.schema or ""
     if "://" in host:
-        return host
+        url = httpx.URL(host)
+        return str(url.copy_with(port=connection.port) if connection.port and url.port is None else url)
     scheme = schema if schema in _SCHEMES else connection.conn_type
     path = "" if schema in _SCHEMES else schema
     port = f":{connection.port}" if connection.port else ""

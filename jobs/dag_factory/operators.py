@@ -295,5 +295,6 @@ def dag_run_of(context: Context) -> "DagRun":
         user=run.triggering_user_name,
         interval_start=run.data_interval_start,
         interval_end=run.data_interval_end,
+        asked_ms=int(run.run_after.timestamp() * 1000),
         params=dict(context["params"]),
     )

@@ -30,6 +30,7 @@ from jobs.dag_factory.operators import (
 from jobs.dag_factory.replay_operator import ReplayOperator
 from jobs.dag_factory.settings import DagSettings
 from jobs.orchestration.backfill_form import BOUND_TEXTS, IF_OPEN_TEXTS, MAX_REASON
+from jobs.pipeline.files import lasting
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.schedule import ScheduleGrammar
 from jobs.pipeline.slices import past_end, schedule_end_ms, show_ms, slice_grid
@@ -129,7 +130,7 @@ def add_tasks(pipeline: Pipeline, kind: "Kind", settings: DagSettings) -> None:
     With `mode: auto` in `restate` or `repair`, the scheduled DAG has a fifth task. It runs also if there was nothing to
     replay.
     """
-    source = str(Path(pipeline.source).resolve())
+    source = str(lasting(Path(pipeline.source)))
     ready = pipeline.log.ready
     producers = () if ready is None or kind == "backfill" else ready.producers
     plan = PlanOperator(

@@ -4,8 +4,10 @@
 (`checkpoint_files`), and tasks read batches of them (`PartFiles.batches`).
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from jobs.lake.damage import reading
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 Bounds: TypeAlias = Mapping[str, Any]
 """The statistics of a row group: column -> {"min": ..., "max": ...}. Columns without statistics are missing."""
+_Divided: TypeAlias = "tuple[Any, tuple[tuple[str, Any, pa.DataType], ...]]"
+"""A fragment of Arrow, and its columns with one value: name, value, type."""
 _REPEATED: Final = ("domain", "kind", "name", "scope", "table_name", "trigger_state")
 """Columns of texts of the checkpoint's tables that have few different values."""
 _ROWS_PER_BATCH: Final = 131_072
@@ -50,15 +54,19 @@ class PartFiles:
         rows: int,
         only: Collection[TableFile] | None = None,
         may_have: Callable[[Bounds], bool] | None = None,
+        constant_rows: int | None = None,
     ) -> "Iterator[tuple[int, pa.RecordBatch]]":
         """Yield batches of at most `rows` rows, and the number of the part of each.
 
         Texts that repeat may come as dictionaries. Columns that the table does not have are missing. `only` are the
-        files to read; None: all. Row groups for whose statistics `may_have` returns false are not read.
+        files to read; None: all. Row groups for whose statistics `may_have` returns false are not read. Integers that
+        are the same in all rows of a row group with at least `constant_rows` rows come from its statistics, and their
+        pages are not read: the caller compares the ids of the rows with their content.
 
         Raises:
             StoreError: a file cannot be read; the message names it.
         """
+        import pyarrow as pa
         import pyarrow.dataset as pads
 
         chosen = self.files if only is None else only
@@ -73,11 +81,18 @@ class PartFiles:
             if may_have is not None:
                 fragments = [_with_row_groups(fragment, may_have) for fragment in fragments]
                 fragments = [fragment for fragment in fragments if fragment.row_groups]
-                dataset = pads.FileSystemDataset(fragments, dataset.schema, dataset.format, dataset.filesystem)
-            scanner = dataset.scanner(columns=known, batch_size=rows, batch_readahead=2, fragment_readahead=1)
-            for batch, fragment in scanner.scan_batches():
-                if batch.num_rows:
-                    yield part_of[fragment.path], batch
+            divided: Iterable[_Divided] = ((fragment, ()) for fragment in fragments)
+            if constant_rows is not None:
+                divided = _by_constants(fragments, known, dataset.schema, least=constant_rows)
+            for constants, own in groupby(divided, key=itemgetter(1)):
+                columns_of = {name: pa.repeat(pa.scalar(value, kind), rows) for name, value, kind in constants}
+                stored = [name for name in known if name not in columns_of]
+                group = [fragment for fragment, _ in own]
+                scanned = pads.FileSystemDataset(group, dataset.schema, dataset.format, dataset.filesystem)
+                scanner = scanned.scanner(columns=stored, batch_size=rows, batch_readahead=2, fragment_readahead=1)
+                for batch, fragment in scanner.scan_batches():
+                    if batch.num_rows:
+                        yield part_of[fragment.path], _completed(batch, known, columns_of)
 
 
 def checkpoint_files(uri: str, parts: Sequence[Attempt]) -> PartFiles:
@@ -192,6 +207,51 @@ def read_checkpoint(
 def _with_row_groups(fragment: Any, may_have: Callable[[Bounds], bool]) -> Any:  # noqa: ANN401 - a fragment of Arrow
     kept = [group.id for group in fragment.row_groups if may_have(group.statistics or {})]
     return fragment.subset(row_group_ids=kept)
+
+
+def _by_constants(
+    fragments: Sequence[Any], columns: Sequence[str], schema: "pa.Schema", *, least: int
+) -> "Iterator[_Divided]":
+    """Yield parts of fragments, and of each the columns of integers with one value."""
+    import pyarrow as pa
+
+    kinds = {name: schema.field(name).type for name in columns}
+    whole = {name: kind for name, kind in kinds.items() if pa.types.is_integer(kind) or pa.types.is_boolean(kind)}
+    for fragment in fragments:
+        footer = fragment.metadata
+        if footer.num_rows < least:
+            yield fragment, ()
+            continue
+        for group in fragment.row_groups:
+            row_group = footer.row_group(group.id)
+            chunks = (row_group.column(place) for place in range(row_group.num_columns))
+            constants = tuple(
+                (chunk.path_in_schema, chunk.statistics.min, whole[chunk.path_in_schema])
+                for chunk in chunks
+                if row_group.num_rows >= least and chunk.path_in_schema in whole and _has_one_value(chunk.statistics)
+            )
+            # Arrow yields no rows without a column.
+            yield fragment.subset(row_group_ids=[group.id]), constants if len(constants) < len(columns) else ()
+
+
+def _has_one_value(statistics: Any) -> bool:  # noqa: ANN401 - statistics of Arrow
+    return bool(
+        statistics
+        and statistics.has_min_max
+        and statistics.has_null_count
+        and not statistics.null_count
+        and statistics.min == statistics.max
+    )
+
+
+def _completed(batch: "pa.RecordBatch", names: Sequence[str], constants: "Mapping[str, pa.Array]") -> "pa.RecordBatch":
+    """Return a batch with constant columns, of which each is at least as long as the batch."""
+    import pyarrow as pa
+
+    if not constants:
+        return batch
+    columns = [constants[name].slice(0, batch.num_rows) if name in constants else batch.column(name) for name in names]
+    return pa.RecordBatch.from_arrays(columns, names=[*names])
 
 
 def _upper(ids: "Int64s", bits: int) -> "Int64s":

@@ -111,6 +111,8 @@ class AttemptChoice:
 
     def _valid(self, staged: Sequence[StagedRun]) -> list[StagedRun]:
         attempts = [replace(run, result=self._present(run.result)) for run in staged] if self.mended else staged
+        if not (self.condemned or self.condemned_attempts):
+            return [*attempts]
         return [run for run in attempts if not self._is_condemned(run.result)]
 
     def _is_condemned(self, result: RunResult) -> bool:

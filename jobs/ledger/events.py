@@ -281,7 +281,7 @@ def with_checks(result: RunResult, event: LedgerEvent) -> RunResult:
 
 def later_checks(event: LedgerEvent) -> Sequence[CheckResult]:
     """Return the checks of a `checked` event, which are made when the first of them is read."""
-    return LaterSequence(Cell(event, _checks_of))
+    return LaterSequence(Cell([(event, _checks_of)]))
 
 
 def checks_fingerprint_of(event: LedgerEvent) -> str | None:

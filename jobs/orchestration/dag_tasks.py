@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, assert_never
 
 from jobs.ledger.provenance import DagRunOrigin
-from jobs.ledger.view import StagedRun
+from jobs.ledger.view import LedgerView, StagedRun
 from jobs.orchestration import gating, scheduling
 from jobs.orchestration.backfill_checks import check_chain, check_log_end, form_of
 from jobs.orchestration.dag_leases import RunStateOf, release_ended
@@ -33,6 +33,7 @@ from jobs.plain_text import shortened
 from jobs.planning.lease_keeping import release
 from jobs.planning.readiness import Waiting
 from jobs.planning.request_context import Asked, IfOpen, RequestContext, open_request_context, published_pipeline
+from jobs.publishing.rules import describe_hold
 from jobs.review.metrics import Gauge, gauges
 from jobs.wall_clock import now_ms
 from windowlib.errors import RequestError, SpecError
@@ -51,6 +52,7 @@ _NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "hindcast:dag-run")
 class DagRun:
     """The facts on a DAG run that its tasks need. `run_type` is the value of Airflow's `DagRunType`.
 
+    `asked_ms` is the time at which a person or a task has started the DAG run; None if it is not known.
     `params` has, for a backfill by hand, the fields of its form (`jobs.orchestration.backfill_form`). All other keys of
     the run's configuration are in it, too, and are refused.
     """
@@ -62,6 +64,7 @@ class DagRun:
     user: str | None = None
     interval_start: datetime | None = None
     interval_end: datetime | None = None
+    asked_ms: int | None = None
     params: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -336,10 +339,24 @@ def _asked(work: RequestContext, *, run: DagRun, who: str) -> Asked:
     asked = form.asked(who=who, lease_id=lease_id(run), origin=_origin(run))
     if form.request is not None:
         return asked
+    if form.publish:
+        _check_asked_after_rollback(work.ledger.view(), run)
     check_log_end(work, form)
     if form.if_open is not IfOpen.WAIT or not in_the_way(work, work.ledger.view(), asked):
         check_chain(work, form, request_id=lease_id(run))
     return asked
+
+
+def _check_asked_after_rollback(view: LedgerView, run: DagRun) -> None:
+    """Refuse a backfill that waited while somebody rolled back: its publication would end the hold unseen.
+
+    A clear does not change the time of a DAG run, so a DAG run from before the rollback is refused after a clear, too.
+    """
+    if view.hold is not None and run.asked_ms is not None and run.asked_ms < view.hold.at_ms:
+        raise RequestError(
+            f"{describe_hold(view.hold)}. This DAG run was started before that, so it replays nothing. Start another "
+            "one if the range is still to be published"
+        )
 
 
 def _ms(at: datetime | None) -> int:

@@ -2,20 +2,25 @@
 
 from collections.abc import Iterator, Sequence
 
+from jobs.durations import format_duration
 from jobs.lake.lake import Lake
 from jobs.lake.store import table_columns
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.log_schema import read_columns
+from jobs.pipeline.models.log import SliceGrammar
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.upstream import WINDOW_TIME
-from jobs.pipeline.slices import slice_grid, slice_of_id
+from jobs.pipeline.slices import slice_grid
 from jobs.planning.chains import is_of_repair
+from jobs.planning.change_sentences import earlier_in_upstream
 from jobs.planning.changed_slices import named_spans, stretches_of
 from jobs.planning.published_spec import on_published_spec, refuse_lost
 from jobs.planning.request_context import RequestContext
 from jobs.planning.suite_fingerprint import with_checks
-from jobs.reading.stored_tables import own_columns
+from jobs.publishing.rules import describe_hold
+from jobs.reading.published import published_runs
+from jobs.reading.stored_tables import own_columns, spec_of
 from jobs.reading.upstream_place import UpstreamPlace
 from jobs.runs import Slice
 from windowlib.errors import RequestError, SpecError
@@ -41,9 +46,14 @@ def readers_of(pipelines: Sequence[Pipeline], name: str) -> tuple[Pipeline, ...]
 
 
 def stopped_readers(readers: Sequence[Pipeline], lake: Lake, *, before: Pipeline, after: Pipeline) -> Iterator[str]:
-    """Yield a sentence for each reader that names a key or an output that a spec of its log does not have any more."""
+    """Yield a sentence for each reader that cannot read the slices of a spec of its log.
+
+    It names a key or an output that the spec does not have any more, or the spec cuts other slices.
+    """
     for reader in readers:
-        table = reader.log.table
+        table, by = reader.log.table, after.log.slice
+        if reader.log.pipeline == before.name and not reader.log.slice.is_made_of(by):
+            yield f"pipeline {reader.name} {_with_cut_of(reader, by)}"
         if reader.log.pipeline != before.name or not (lost := own_columns(before, table) - own_columns(after, table)):
             continue
         stored = {name: spell_type(node) for name, node in table_columns(lake.table(before.name, table)).items()}
@@ -54,15 +64,28 @@ def stopped_readers(readers: Sequence[Pipeline], lake: Lake, *, before: Pipeline
             )
 
 
+def _with_cut_of(reader: Pipeline, by: SliceGrammar) -> str:
+    """Return that a reader cannot read slices of another cut, and what a person can do."""
+    own, theirs = (f"{format_duration(cut.every_ms)} ({cut.timezone})" for cut in (reader.log.slice, by))
+    return (
+        f"reads slices of {own}, and cannot read those of {theirs}. Set `log.slice` in its file, and run "
+        f"`hindcast adopt {reader.name}`: its chain goes on with the first of them. A check holds it if windows are "
+        "lost"
+    )
+
+
 def following(work: RequestContext) -> tuple[RequestContext, tuple[str, ...]]:
     """Return the context in which a pipeline follows the one that it reads, and warnings.
 
     It has the spec of the published chain. An edit of the pipeline file waits for `hindcast adopt`, as in the schedule.
 
     Raises:
-        RequestError: the published chain cannot be computed any more, or reads another log than the pipeline file.
+        RequestError: the published chain cannot be computed any more, or reads another log than the pipeline file; or
+            it is held after a rollback.
     """
     view, upstream = work.ledger.view(), work.pipeline.log.pipeline
+    if view.hold is not None:
+        raise RequestError(describe_hold(view.hold))
     work, warnings = on_published_spec(work, view)
     refuse_lost(work, view)
     if work.pipeline.log.pipeline != upstream:
@@ -75,10 +98,12 @@ def following(work: RequestContext) -> tuple[RequestContext, tuple[str, ...]]:
 def slices_to_follow(work: RequestContext) -> tuple[tuple[Slice, ...], tuple[str, ...]]:
     """Return the published slices of the pipeline that `work.pipeline` reads, and warnings.
 
-    They tell which slices are left out, and that fewer windows are final because of a late repair.
+    They tell which slices are left out, that fewer windows are final because of a late repair, and that the chain began
+    with a slice that is not the first one any more.
 
-    They have no hole. Without one, they begin with the own chain; their plan tells which are replayed. If the other
-    pipeline has holes in what it publishes, they are between two of them: those with the newest own slice.
+    They have no hole. Without one, they begin with the own chain, or where `log.slice` cuts its slices for the first
+    time; their plan tells which are replayed. If the other pipeline has holes in what it publishes, they are between
+    two of them: those with the newest own slice.
 
     Raises:
         LogError, SpecError: as for `UpstreamPlace.check`.
@@ -88,9 +113,11 @@ def slices_to_follow(work: RequestContext) -> tuple[tuple[Slice, ...], tuple[str
     assert upstream is not None, "the log is a table of a pipeline"
     own, grid = work.ledger.view(), slice_grid(pipeline)
     view = Ledger(work.lake.ledger(upstream), now_ms=work.ledger.now_ms).view()
-    UpstreamPlace(lake=work.lake, pipeline=pipeline).check(view)
-    theirs = [slice_of_id(pipeline, slice_id) for slice_id in view.published]
-    own_ms = [slice_of_id(pipeline, slice_id).start_ms for slice_id in own.published]
+    place = UpstreamPlace(lake=work.lake, pipeline=pipeline)
+    place.check(view)
+    theirs = place.slices(view)
+    runs = [run for run in published_runs(own) if spec_of(own, run).log.slice.cut == pipeline.log.slice.cut]
+    own_ms = [run.result.slice.start_ms for run in runs]
     first_ms = max([start for start in (*own_ms[:1], grid.first_ms) if start is not None], default=None)
     chosen = [
         slice_
@@ -104,7 +131,14 @@ def slices_to_follow(work: RequestContext) -> tuple[tuple[Slice, ...], tuple[str
     newest_ms = own_ms[-1] if own_ms else chosen[0].start_ms
     followed = next((part for part in reversed(parts) if part[0].start_ms <= newest_ms), parts[0])
     left_out = [slice_ for part in parts if part is not followed for slice_ in part]
-    warnings = _of_a_repair(pipeline, view)
+    warnings = (*_of_other_cut(pipeline, view), *_of_a_longer_wait(pipeline, view), *earlier_in_upstream(work, own))
+    readable = {*theirs}
+    if gone := [run.result.slice for run in runs if run.result.slice not in readable]:
+        rolled_back = (
+            f"pipeline {upstream} does not publish {named_spans(gone)} now. Readers of pipeline {pipeline.name} see "
+            f"its rows of then: publish there first, or roll back the publication of pipeline {pipeline.name}"
+        )
+        warnings = (*warnings, rolled_back)
     if not left_out:
         return tuple(followed), warnings
     warning = (
@@ -115,13 +149,34 @@ def slices_to_follow(work: RequestContext) -> tuple[tuple[Slice, ...], tuple[str
     return tuple(followed), (*warnings, warning)
 
 
-def _of_a_repair(pipeline: Pipeline, view: LedgerView) -> tuple[str, ...]:
-    """Return a warning if windows of the newest slice of the log become final later, because a repair waits longer."""
-    newest = None if view.head is None else view.head.result.slice.slice_id
-    if newest is None or pipeline.log.panes != "final" or not is_of_repair(view, newest):
+def _of_other_cut(pipeline: Pipeline, view: LedgerView) -> tuple[str, ...]:
+    """Return a warning if the other pipeline goes on with slices of another cut."""
+    by = None if view.head is None else spec_of(view, view.head).log.slice
+    if by is None or pipeline.log.slice.is_made_of(by):
+        return ()
+    return (f"pipeline {pipeline.name} {_with_cut_of(pipeline, by)}",)
+
+
+def _of_a_longer_wait(pipeline: Pipeline, view: LedgerView) -> tuple[str, ...]:
+    """Return a warning if windows of the newest slice of the log become final later: its run waits longer for records.
+
+    It is that of a late repair, or the first one of a spec with a greater allowed lateness.
+    """
+    if pipeline.log.panes != "final" or view.head is None:
+        return ()
+    newest = view.head.result.slice.slice_id
+    waits_ms = [
+        0 if (windows := spec_of(view, run).windows) is None else windows.allowed_lateness_ms
+        for run in published_runs(view)[-2:]
+    ]
+    if is_of_repair(view, newest):
+        why = "a late repair"
+    elif waits_ms[-1] > waits_ms[0]:
+        why = "a spec"
+    else:
         return ()
     warning = (
-        f"readers see {newest}, the newest slice of pipeline {pipeline.log.pipeline}, by a late repair with a greater "
+        f"readers see {newest}, the newest slice of pipeline {pipeline.log.pipeline}, by {why} with a greater "
         "allowed lateness. Its last windows are not final yet, so readers of "
         f"{pipeline.name} do not see them until the next slice is published and followed"
     )

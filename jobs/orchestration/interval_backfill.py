@@ -28,7 +28,7 @@ class AskAirflow:
 
     Attributes:
         events: returns the events of the assets that `ready.producer` names.
-        is_interval_before_running: returns whether Airflow's own backfill replays the interval before now.
+        is_interval_before_running: returns whether Airflow's own backfill replays an earlier interval now.
         has_published: returns whether a task of the DAG has published before.
     """
 
@@ -93,8 +93,10 @@ def plan_backfill_interval(
         own, checks = shared.request_id if shared else None, suite_fingerprint(work.pipeline)
         planned = make_plan(work.pipeline, view, log, ask=Ask(slices=slices, request_id=own, checks=checks))
     except ChainError as error:
-        if airflow.is_interval_before_running():
-            why = f"slice {slices[0].slice_id} needs the state after the interval before, whose DAG run is not over yet"
+        # A DAG run that has ended since the view was read has published before it ended.
+        if airflow.is_interval_before_running() or work.ledger.view().version != view.version:
+            why = "needs the state after the interval before, whose DAG run is not over, or was not when this one began"
+            why = f"slice {slices[0].slice_id} {why}"
             return Wait(why=why, warnings=warnings, watch=watch_ledger(work, view))
         raise RequestError(_in_words_of_the_backfill(work, error.gap)) from error
     asked = Asked(

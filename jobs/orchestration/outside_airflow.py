@@ -8,6 +8,7 @@ the events. HINDCAST_AIRFLOW_URL names an Airflow in which this is done at once.
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from jobs.ledger.provenance import DagRunOrigin
@@ -67,10 +68,14 @@ def clear_gates(
 ) -> Iterator[Cleared]:
     """Clear the gate of each failed DAG run, wait until it ends, and yield what became of it.
 
-    Raises:
-        AirflowRefused: Airflow does not answer, or refuses the login.
+    It raises nothing, because the publication has been made: `why` tells what Airflow has refused, also the login.
     """
-    with airflow as api:
+    with ExitStack() as session:
+        try:
+            api = session.enter_context(airflow)
+        except AirflowRefused as error:
+            yield from (Cleared(run=run, state=None, why=str(error)) for run in runs)
+            return
         for run in runs:
             try:
                 state = api.dag_run(run.dag_id, run.run_id).state

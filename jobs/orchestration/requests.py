@@ -185,8 +185,7 @@ def stage(
     stops_on_fail = staging.stop_on_fail or request.kind is RequestKind.SCHEDULED
     replayed: set[str] = set()
     log_state, current = (None, None) if planned is None else planned
-    first = current
-    growing = 1
+    first, growing = current, 1
     while True:
         view = work.ledger.view()
         if not may_stage(view, view.requests[request_id]):

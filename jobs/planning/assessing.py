@@ -33,6 +33,7 @@ from jobs.planning.request_context import (
 )
 from jobs.runs import EMPTY_STATE, Slice
 
+WARM_UP: Final = " --warm-up"
 _COMMIT: Final = re.compile(r"commit (\d+)")
 
 
@@ -281,11 +282,14 @@ class _Assessor:
         is_fresh = chain_run.result.state_before == EMPTY_STATE and begins_chain(view, chain_run)
         option, spec = " --fresh" if is_fresh else "", None if head is None else head.result.spec_fingerprint
         if chain_run.result.spec_fingerprint != spec:
-            option, after = option or " --warm-up", next_slice(slice_grid(self.work.pipeline), until)
+            option, after = option or WARM_UP, next_slice(slice_grid(self.work.pipeline), until)
             run = None if after is None else view.published_chain_run(after.slice_id)
             if run is not None and run.result.spec_fingerprint == spec and run.result.state_before != EMPTY_STATE:
                 until = self.until[run.result.slice.slice_id]
-        return until, "" if run_before(view, change.slice) is None else option
+        before = run_before(view, change.slice)
+        if before is not None and before.checkpoint_removal is not None:
+            option = option or WARM_UP
+        return until, "" if before is None else option
 
     def _beyond(self, change: ChangedSlice) -> str:
         """Return why the pipeline file or a hold does not let the schedule propose a slice; empty if they do."""

@@ -29,6 +29,7 @@ from jobs.pipeline.slices import slice_grid
 from jobs.plain_text import counted
 from jobs.planning.request_context import RequestContext, not_in_upstream
 from jobs.reading.log_places import log_place
+from jobs.reading.stored_tables import spec_of
 from jobs.runs import LogCoordinates, Slice, told_records
 
 WRITE_AFTER: Final = 20
@@ -97,10 +98,17 @@ def changed_runs(work: RequestContext, view: LedgerView, run_ids: Collection[str
 def _look_for(work: RequestContext, view: LedgerView, run_ids: Collection[str]) -> LogLook:
     briefs = briefs_of(view)
     seen = {run_id: briefs[run_id] for run_id in run_ids if run_id in briefs}
+    if work.pipeline.log.pipeline is not None:  # it has no other slices, and those of another cut stay as they are
+        cut = work.pipeline.log.slice.cut
+        seen = {run_id: brief for run_id, brief in seen.items() if _cut_of(view, run_id) == cut}
     if not seen:
         return LogLook()
     tip = log_place(work.lake, work.pipeline).tip()
     return LogLook() if tip is None else _looked(work, view, tip, seen=seen)
+
+
+def _cut_of(view: LedgerView, run_id: str) -> tuple[int, str]:
+    return spec_of(view, view.run(run_id)).log.slice.cut
 
 
 def _all_that_counts(work: RequestContext, view: LedgerView, tip: LogTip, *, seen: Mapping[str, RunBrief]) -> object:

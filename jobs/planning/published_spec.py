@@ -124,8 +124,7 @@ def refuse_lost(work: RequestContext, view: LedgerView) -> None:
 def _slices(stored: Pipeline, now: Pipeline) -> SliceGrammar:
     """Return how a stored spec cuts the log, from the first to the last slice of the file if both cut it alike."""
     own, given = stored.log.slice, now.log.slice
-    is_alike = (own.every_ms, own.timezone) == (given.every_ms, given.timezone)
-    return own.model_copy(update={"first": given.first, "last": given.last}) if is_alike else own
+    return own.model_copy(update={"first": given.first, "last": given.last}) if own.cut == given.cut else own
 
 
 def _log(stored: Pipeline, now: Pipeline) -> LogGrammar:

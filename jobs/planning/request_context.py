@@ -195,11 +195,11 @@ def is_overtaken(work: RequestContext, view: LedgerView, request: Request) -> bo
 
 def not_in_upstream(work: RequestContext, view: LedgerView) -> frozenset[str]:
     """Return the published slices that the pipeline whose table is the log does not publish now. Others have none."""
-    upstream = work.pipeline.log.pipeline
-    if upstream is None:
+    if work.pipeline.log.pipeline is None:
         return frozenset()
-    theirs = Ledger(work.lake.ledger(upstream), now_ms=work.ledger.now_ms).view()
-    return frozenset(view.published.keys() - theirs.published.keys())
+    from jobs.reading.upstream_place import UpstreamPlace  # few pipelines need it
+
+    return frozenset(view.published.keys() - UpstreamPlace(lake=work.lake, pipeline=work.pipeline).readable_ids())
 
 
 def declined_requests(view: LedgerView) -> dict[str, list[tuple[Request, str]]]:

@@ -16,6 +16,7 @@ from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import SliceGrid, next_slice, previous_slice, show_ms, slice_at, slice_grid
 from jobs.planning.chains import adoption, begins_chain, run_before, shown_for_other_spec
+from jobs.planning.plan import of_other_cut_between
 from jobs.planning.published_spec import FORMER_SPEC, is_of_former_spec, replaced_since, why_not_replayed
 from jobs.planning.request_context import RequestContext, not_in_upstream, stored_pipeline
 from jobs.planning.spec_changes import may_fire_otherwise
@@ -46,14 +47,10 @@ def of_other_cut(work: RequestContext, view: LedgerView, request: Request) -> Ob
     first_ms, last_ms = (
         (min(slice_.start_ms for slice_ in own), max(slice_.end_ms for slice_ in own)) if own else (0, 0)
     )
-    published = (view.slices[name] for name in view.published)
-    near = (shown for shown in published if shown.start_ms < last_ms and first_ms < shown.end_ms)
     misfits = [
         shown.slice_id
-        for shown in near
-        if (shown.end_ms > last_ms and not grid.is_daily)  # it may have the name of a shorter one
-        or shown.slice_id not in request.runs
-        if any(_overlap(shown, slice_) for slice_ in own)
+        for shown in of_other_cut_between(view, grid, first_ms=first_ms, last_ms=last_ms, names=request.runs)
+        if any(shown.start_ms < slice_.end_ms and slice_.start_ms < shown.end_ms for slice_ in own)
     ]
     if not misfits or view.head is None:
         return None
@@ -66,10 +63,6 @@ def of_other_cut(work: RequestContext, view: LedgerView, request: Request) -> Ob
         f"records twice, or never. Cancel it, and {when}run {adoption(work.pipeline)}"
     )
     return Obstacle(why, tuple(request.runs))
-
-
-def _overlap(slice_: Slice, other: Slice) -> bool:
-    return slice_.start_ms < other.end_ms and other.start_ms < slice_.end_ms
 
 
 def broken_chain(work: RequestContext, view: LedgerView, request: Request) -> Obstacle | None:

@@ -46,12 +46,16 @@ def comment_events(
     """Return the event that adds an entry to the thread of a request, open or not; none if it was written before.
 
     Raises:
-        RequestError: there is no such request, the comment is empty, or the name of the assignee is too long.
+        RequestError: there is no such request, the comment is empty, the name of the assignee is too long, or another
+            entry was written by the same decision.
     """
     request = request_in(work, view, request_id)
-    if any(comment.comment_id == by.decision_id for comment in request.comments):
-        return []
     text, name = entry.text.strip(), None if entry.assignee is None else entry.assignee.strip()
+    for written in request.comments:
+        if written.comment_id == by.decision_id:
+            if (written.text, written.assignee) != (text, name):
+                raise RequestError(f"{by.decision_id} has written another entry before; start a DAG run with a new id")
+            return []
     if not text and name is None:
         raise RequestError("the comment is empty; write a text")
     for what, value, most in (("comment", text, MAX_TEXT), ("name of the assignee", name or "", MAX_ASSIGNEE)):

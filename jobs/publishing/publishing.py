@@ -15,7 +15,7 @@ from jobs.planning.published_spec import FORMER_SPEC
 from jobs.planning.request_context import Opened, RequestContext, covers, is_live, request_in, with_cut_of
 from jobs.publishing.current_tables import move_current_tables
 from jobs.publishing.judging import MAX_TRIES, is_due, judge_request
-from jobs.publishing.optimistic_check import By, check_seen_request
+from jobs.publishing.optimistic_check import By, OutdatedDecision, check_seen_request
 from jobs.publishing.rules import PublicationAttempt, changed_slices, has_equal_rows, judge_publication, other_holders
 from jobs.publishing.stop_reasons import listed
 from jobs.runs import SHOWN_DIGITS, RunResult, Slice
@@ -77,7 +77,20 @@ def publish_events(
     if attempt.is_seen_already:
         is_last = not other_holders(work, request, lease_id=lease_id)
         return attempt, [closed_event(request.request_id, attempt.why)] if request.is_open and is_last else []
+    _refuse_repetition(view, request, by)
     return attempt, _published_events(work, view, request, by=by, is_person=lease_id is None)
+
+
+def _refuse_repetition(view: LedgerView, request: Request, by: By) -> None:
+    """Refuse a decision that the ledger has already, and that somebody has rolled back: its DAG run was cleared."""
+    own = next((past for past in view.publications if past.decision_id == by.decision_id), None)
+    if own is None or own.request_id != request.request_id:
+        return
+    undone = next((past for past in view.publications if past.undoes == own.seq), None)
+    since = "" if undone is None else f", and {undone.who} has rolled it back since"
+    raise OutdatedDecision(
+        f"this decision was made before: it is publication {own.seq}{since}. Decide again if it is still needed"
+    )
 
 
 def _to_tell(view: LedgerView, request: Request, by: By) -> Publication | None:

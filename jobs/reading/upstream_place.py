@@ -6,6 +6,7 @@ reads the log. It is a cache: if it is removed, the next opening of the log make
 """
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -31,11 +32,12 @@ from jobs.lake.parquet_listing import ListedParquet, ParquetListing
 from jobs.lake.parquet_place import ParquetVersion, listed_facts
 from jobs.lake.store import table_columns
 from jobs.ledger.ledger import Ledger
-from jobs.ledger.view import LedgerView
+from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.log_schema import read_columns
 from jobs.pipeline.models.log import SliceGrammar
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.upstream import SLICE_COLUMN
+from jobs.pipeline.slices import slice_at, slice_grid
 from jobs.reading.published import published_runs
 from jobs.reading.stored_tables import own_columns, spec_of
 from jobs.reading.upstream_records import SliceRows, UpstreamSlice, record_names, rows_of, upstream_slices
@@ -54,6 +56,10 @@ SLICES_AT_ONCE: Final = 64
 _INDEX: Final = "_index.json"
 
 
+class NothingPublishedError(LogError):
+    """The other pipeline has published nothing, or has rolled back everything. No file is damaged."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class UpstreamVersion(ParquetVersion):
     """The published rows at a version of the other pipeline's ledger.
@@ -65,6 +71,7 @@ class UpstreamVersion(ParquetVersion):
     reader: Pipeline
     own: Mapping[str, frozenset[str]]
     every: frozenset[str]
+    other_cut: Sequence[tuple[Slice, str]]
     why_not_accepted: str = (
         "the log is a table of another pipeline. If that publishes other rows, their slices are `input changed` "
         "without a decision"
@@ -78,7 +85,11 @@ class UpstreamVersion(ParquetVersion):
         for slice_ in slices:
             own = self.own.get(slice_.slice_id)
             if own is None:
-                missing[slice_.slice_id] = f"pipeline {upstream} has not published it"
+                within = (every for other, every in self.other_cut if _overlap(slice_, other))
+                every = next(within, None)
+                missing[slice_.slice_id] = f"pipeline {upstream} has " + (
+                    "not published it" if every is None else f"published its time in slices of {every}"
+                )
             elif lacking := sorted(named - own):
                 missing[slice_.slice_id] = (
                     f"pipeline {upstream} has published it with a spec that has no column {', '.join(lacking)} (it has "
@@ -113,15 +124,18 @@ class UpstreamPlace:
         Files that do not exist yet are written.
 
         Raises:
-            LogError: nothing is published, the table does not exist, or no pane is known to be final.
-            SpecError: the slices of both pipelines differ, or one of them reads the other.
+            NothingPublishedError: nothing is published.
+            LogError: the table does not exist, or no pane is known to be final.
+            SpecError: as for `check`.
             StoreError, LedgerError: the other pipeline's tables cannot be read, or differ from its ledger.
         """
         view = self._ledger().view(version)
         self.check(view)
         log = self.pipeline.log
-        slices = upstream_slices(self.lake, view, log)
-        own = {slice_.run.result.slice.slice_id: _own(view, slice_, table=log.table) for slice_ in slices}
+        slices = [part for part in upstream_slices(self.lake, view, log) if self._nests(view, part.run)]
+        own: dict[Slice, list[frozenset[str]]] = {slice_: [] for slice_ in self.slices(view)}
+        for part in slices:
+            own.get(self._slice_of(view, part.run), []).extend(_own(view, part, table=log.table))
         every = frozenset[str]().union(*(columns for sets in own.values() for columns in sets))
         facts = listed_facts(self._listing(view, slices), is_replaceable=False)
         facts["nodes"] = {**facts["nodes"], **self._without_values(facts["nodes"])}
@@ -130,8 +144,13 @@ class UpstreamPlace:
             table_id=f"pipeline-{fingerprint([log.pipeline, log.table, log.panes])[:16]}",
             **facts,
             reader=self.pipeline,
-            own={slice_id: every.intersection(*sets) for slice_id, sets in own.items()},
+            own={slice_.slice_id: every.intersection(*sets) for slice_, sets in own.items()},
             every=every,
+            other_cut=[
+                (run.result.slice, format_duration(spec_of(view, run).log.slice.every_ms))
+                for run in published_runs(view)
+                if not self._nests(view, run)
+            ],
         )
 
     def _without_values(self, nodes: Mapping[str, Node]) -> dict[str, Node]:
@@ -145,11 +164,14 @@ class UpstreamPlace:
         """Return whether the other pipeline's ledger has this version, and no newer one. No file is read."""
         return is_newest(self.lake.ledger(self.upstream), version)
 
-    def tip(self) -> LogTip | None:
-        """Return the newest state of what is published; None if nothing is. No row is read."""
+    def tip(self) -> LogTip:
+        """Return the newest state of what is published. No row is read.
+
+        Raises:
+            NothingPublishedError: nothing is published.
+        """
         view = self._ledger().view()
-        if not view.published:
-            return None
+        self._newest_run(view)
         system, root = file_system(self.uri)
         listing = ParquetListing(uri=self.uri, system=system, root=root, files=())
         return LogTip(version=view.version, commit=fingerprint(dict(view.published)), files=listing.log_files())
@@ -174,25 +196,45 @@ class UpstreamPlace:
     def _ledger(self) -> Ledger:
         return Ledger(self.lake.ledger(self.upstream), now_ms=now_ms)
 
+    def slices(self, view: LedgerView) -> tuple[Slice, ...]:
+        """Return the slices of the reader that are published, whole or in shorter slices."""
+        published_ms = Counter[Slice]()
+        for run in published_runs(view):
+            if self._nests(view, run):
+                published_ms[self._slice_of(view, run)] += run.result.slice.end_ms - run.result.slice.start_ms
+        return tuple(slice_ for slice_, ms in published_ms.items() if ms == slice_.end_ms - slice_.start_ms)
+
+    def readable_ids(self) -> frozenset[str]:
+        """Return the slices that are published now, as they are cut and as slices of the reader."""
+        view = self._ledger().view()
+        return frozenset({*view.published, *(slice_.slice_id for slice_ in self.slices(view))})
+
+    def _slice_of(self, view: LedgerView, run: StagedRun) -> Slice:
+        """Return the slice of the reader that has the slice of a run."""
+        slice_ = run.result.slice
+        return slice_ if self._fits(view, run) else slice_at(slice_grid(self.pipeline), slice_.start_ms)
+
+    def _fits(self, view: LedgerView, run: StagedRun) -> bool:
+        """Return whether the slice of a run is cut as those of the reader."""
+        return spec_of(view, run).log.slice.cut == self.pipeline.log.slice.cut
+
+    def _nests(self, view: LedgerView, run: StagedRun) -> bool:
+        """Return whether the slice of a run is one of the reader, or a part of one."""
+        return self.pipeline.log.slice.is_made_of(spec_of(view, run).log.slice)
+
     def check(self, view: LedgerView) -> None:
         """Check the ledger of the other pipeline.
 
         Raises:
-            LogError: nothing is published.
-            SpecError: the slices of both pipelines differ, or one of them reads the other.
+            NothingPublishedError: nothing is published.
+            SpecError: no published slice is cut as those of the reader, or one of the pipelines reads the other.
         """
         log, source = self.pipeline.log, self.pipeline.source
-        runs = published_runs(view)
-        if not runs:
-            raise LogError(
-                f"pipeline {self.upstream} has published nothing in lake {self.lake.root}, and its {log.table} is the "
-                f"log of pipeline {self.pipeline.name}; `hindcast status {self.upstream}` shows its open requests"
-            )
-        theirs = spec_of(view, runs[-1]).log.slice
-        if _grid(theirs) != _grid(log.slice):
+        theirs = spec_of(view, self._newest_run(view)).log.slice
+        if not any(self._fits(view, run) for run in reversed(published_runs(view))):
             raise SpecError(
-                f"{source}: log.slice: the slices must be those of pipeline {self.upstream}: found {_grid(log.slice)}, "
-                f"allowed: {_grid(theirs)}"
+                f"{source}: log.slice: the slices must be those of pipeline {self.upstream}: found {_cut(log.slice)}, "
+                f"allowed: {_cut(theirs)}"
             )
         path = [self.pipeline.name, self.upstream]
         while (further := _upstream_of(view)) is not None:
@@ -200,6 +242,16 @@ class UpstreamPlace:
             if further in path[:-1]:
                 raise SpecError(f"{source}: log.pipeline: pipelines read each other: {' -> '.join(path)}")
             view = Ledger(self.lake.ledger(further), now_ms=now_ms).view()
+
+    def _newest_run(self, view: LedgerView) -> StagedRun:
+        """Return the newest published run of the other pipeline; raises `NothingPublishedError` if there is none."""
+        if runs := published_runs(view):
+            return runs[-1]
+        raise NothingPublishedError(
+            f"pipeline {self.upstream} has published nothing in lake {self.lake.root}, and its "
+            f"{self.pipeline.log.table} is the log of pipeline {self.pipeline.name}; "
+            f"`hindcast status {self.upstream}` shows its open requests"
+        )
 
     def _listing(self, view: LedgerView, slices: Sequence[UpstreamSlice]) -> ParquetListing:
         """Return the files of slices. Those that do not exist are written before."""
@@ -302,9 +354,13 @@ def _own(view: LedgerView, slice_: UpstreamSlice, *, table: str) -> list[frozens
     return [own_columns(spec_of(view, part), table) for part in parts]
 
 
-def _grid(by: SliceGrammar) -> str:
+def _cut(by: SliceGrammar) -> str:
     """Return how slices are cut, as a file states it."""
     return f"{{every: {format_duration(by.every_ms)}, timezone: {by.timezone}}}"
+
+
+def _overlap(slice_: Slice, other: Slice) -> bool:
+    return slice_.start_ms < other.end_ms and other.start_ms < slice_.end_ms
 
 
 def _upstream_of(view: LedgerView) -> str | None:

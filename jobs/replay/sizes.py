@@ -35,6 +35,7 @@ class Sizes:
         rows_from: if the run of a slice is known, a bucket that emits at least this many rows of a table writes files.
         rows_per_encoding: a task that writes files takes slices until they have this many rows.
         buckets: the largest number of buckets, or that of the cores if there are more cores.
+        constant_rows: columns of a checkpoint with one value in a row group of at least so many rows are not decoded.
         content_rows: the driver checks the content of a checkpoint's table with at most this many rows.
         audited_rows: the audit checks the content of a committed table with at most this many rows.
         full_state_rows: a checkpoint with about this many rows or less is stored whole.
@@ -67,6 +68,7 @@ class Sizes:
     rows_from: int = 250_000
     rows_per_encoding: int = 1_000_000
     buckets: int = 64
+    constant_rows: int = 16_384
     content_rows: int = CONTENT_ROWS
     audited_rows: int = AUDITED_ROWS
     full_state_rows: int = FULL_STATE_ROWS

@@ -106,6 +106,29 @@ def test_the_scheduler_waits_for_the_database_and_the_api(monkeypatch: pytest.Mo
     assert done == [container.POSTGRES, ["airflow", "db", "check-migrations"], f"{container.API_HEALTH} to answer"]
 
 
+@pytest.mark.parametrize("slots", [{}, {"hindcast_daily": 5}, {"hindcast_daily": 5, "hindcast_backfill": 2}])
+def test_a_pool_keeps_the_slots_that_a_person_gave_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slots: dict[str, int]
+) -> None:
+    """`airflow pools import` sets the slots of a pool that exists, too."""
+    pools = {"default_pool": 128, **slots}
+
+    def run(command: list[str], **_: object) -> None:
+        match command:
+            case ["airflow", "pools", "export", file]:
+                Path(file).write_text(json.dumps({name: {"slots": count} for name, count in pools.items()}))
+            case ["airflow", "pools", "import", file]:
+                pools.update({name: pool["slots"] for name, pool in json.loads(Path(file).read_text()).items()})
+            case _:
+                assert command == ["airflow", "db", "migrate"]
+
+    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path))
+    monkeypatch.setattr("subprocess.run", run)
+    for _ in range(2):
+        assert container.initialise() == 0
+        assert pools == {"default_pool": 128, "hindcast_daily": 1, "hindcast_backfill": 1} | slots
+
+
 def test_the_password_file_is_for_its_owner_only_and_may_be_written_again(tmp_path: Path) -> None:
     file = tmp_path / "passwords.json"
     for password in ("first", 'sec"ond'):

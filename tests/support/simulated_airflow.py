@@ -79,6 +79,7 @@ class Run:
     dag_id: str
     run_id: str
     run_type: str
+    asked_ms: int
     end_ms: int | None = None
     conf: dict[str, Any] = field(default_factory=dict)
     user: str | None = None
@@ -135,7 +136,7 @@ class SimulatedAirflow:
         known = self.find(dag_id, run_id)
         if known is not None:
             return known
-        run = Run(dag_id=dag_id, run_id=run_id, **facts)
+        run = Run(dag_id=dag_id, run_id=run_id, asked_ms=self.clock.ms, **facts)
         self.runs.append(run)
         return run
 
@@ -254,7 +255,7 @@ class SimulatedAirflow:
         dag_run = SimpleNamespace(
             dag_id=run.dag_id, run_id=run.run_id, run_type=SimpleNamespace(value=run.run_type), conf=dict(run.conf),
             clear_number=run.clear_number, triggering_user_name=run.user, data_interval_start=None,
-            data_interval_end=moment,
+            data_interval_end=moment, run_after=datetime.fromtimestamp(run.asked_ms / 1000, tz=UTC),
         )  # fmt: skip
         ti = SimpleNamespace(
             task_id=task.task_id, dag_id=run.dag_id, run_id=run.run_id, try_number=run.tries + 1,

@@ -87,7 +87,7 @@ def spans_of(array: pa.Array) -> Spans | None:
 
 
 def is_constant(array: pa.Array, *, probe: int) -> bool:
-    """Return whether an array of numbers or strings has rows, and all have the same value, which is not null.
+    """Return whether an array of numbers, strings or structs of them has rows, and all have one value without a null.
 
     The first `probe` rows are compared before all. Equal doubles with different bits are different values.
     """
@@ -98,9 +98,14 @@ def is_constant(array: pa.Array, *, probe: int) -> bool:
         return array.true_count in {0, len(array)}
     if pa.types.is_string(kind):
         return _is_constant_text(array.slice(0, probe)) and _is_constant_text(array)
-    if not is_number(kind):
+    if pa.types.is_struct(kind):
+        return all(is_constant(member, probe=probe) for member in array.flatten())
+    if pa.types.is_decimal128(kind):
+        words = _decimal_halves(array)
+    elif is_number(kind):
+        words = _fixed(array, np.dtype(f"i{kind.bit_width // 8}"))
+    else:
         return False
-    words = _fixed(array, np.dtype(f"i{kind.bit_width // 8}"))
     first = words[0]
     return bool((words[:probe] == first).all() and (words == first).all())
 

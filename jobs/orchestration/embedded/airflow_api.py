@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Never, Self
 
 from windowlib.errors import HindcastError
 
@@ -24,6 +24,13 @@ class AirflowRefused(HindcastError):  # noqa: N818
     def __init__(self, text: str, *, status: int | None = None) -> None:
         super().__init__(text)
         self.status = status
+
+
+class _Fields(dict[str, Any]):
+    """An object of an answer. A field that is missing is an error that a person understands."""
+
+    def __missing__(self, name: str) -> Never:
+        raise AirflowRefused(f"Airflow has answered without the field {name!r}; is this the address of an Airflow 3?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,15 +139,7 @@ class AirflowApi:
 
     def clear_gate(self, dag_id: str, run_id: str) -> None:
         """Clear the failed gate of a DAG run and the tasks after it. A gate that has not failed is left alone."""
-        body = {
-            "dry_run": False,
-            "dag_run_id": run_id,
-            "task_ids": ["gate"],
-            "include_downstream": True,
-            "only_failed": True,
-            "reset_dag_runs": True,
-        }
-        self._ask("POST", f"/api/v2/dags/{dag_id}/clearTaskInstances", body)
+        self._ask("POST", f"/api/v2/dags/{dag_id}/clearTaskInstances", gate_clearing(run_id))
 
     def tasks(self, dag_id: str, run_id: str) -> Sequence[TaskState]:
         answer = self._ask("GET", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances")
@@ -162,13 +161,24 @@ class AirflowApi:
             )
         return answer.headers["location"]
 
-    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:  # noqa: ANN401  (JSON)
+    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> _Fields:
         quoted = path.replace("+", "%2B")  # a run id has a time zone, whose + means a space in a URL
         answer = self._send(method, quoted, json=body)
+        request, status = f"{method} {path}", answer.status_code
         if answer.is_error:
-            reason = f"{answer.status_code} {answer.text[:2000]}"
-            raise AirflowRefused(f"Airflow at {self.url} refused {method} {path}: {reason}", status=answer.status_code)
-        return answer.json()
+            reason = f"{status} {answer.text[:2000]}"
+            raise AirflowRefused(f"Airflow at {self.url} refused {request}: {reason}", status=status)
+        if answer.has_redirect_location:
+            to = f"{answer.headers['location']}; give the address that it redirects to"
+            raise AirflowRefused(f"Airflow at {self.url} redirects {request} to {to}", status=status)
+        try:
+            content = answer.json(object_hook=_Fields)
+        except ValueError:
+            content = None
+        if not isinstance(content, _Fields):
+            text = f"{status} {answer.text[:200]}"
+            raise AirflowRefused(f"{self.url} did not answer {request} as Airflow does: {text}", status=status)
+        return content
 
     def _send(self, method: str, path: str, **content: Any) -> "httpx.Response":  # noqa: ANN401 - of httpx
         import httpx
@@ -177,6 +187,18 @@ class AirflowApi:
             return self._client.request(method, path, **content)
         except httpx.HTTPError as error:
             raise AirflowRefused(f"Airflow at {self.url} does not answer {method} {path}: {error!r}") from error
+
+
+def gate_clearing(run_id: str) -> dict[str, Any]:
+    """Return the body of the call that clears the failed gate of a DAG run and the tasks after it."""
+    return {
+        "dry_run": False,
+        "dag_run_id": run_id,
+        "task_ids": ["gate"],
+        "include_downstream": True,
+        "only_failed": True,
+        "reset_dag_runs": True,
+    }
 
 
 def _dag_run(fields: Mapping[str, Any]) -> DagRunState:

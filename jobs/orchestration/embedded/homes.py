@@ -7,6 +7,7 @@ from pathlib import Path
 from jobs.lake.lake import Lake
 from jobs.orchestration.embedded import airflow_service
 from jobs.orchestration.embedded.airflow_env import Home
+from jobs.pipeline.files import lasting
 from jobs.project import HOME, PIPELINES, demo_directories, demo_in_use
 from jobs.storage import is_remote
 from windowlib.errors import RequestError
@@ -54,4 +55,4 @@ def refuse_second(home: Home | None = None) -> None:
 
 
 def _pipelines() -> Path:
-    return Path(os.environ.get("HINDCAST_PIPELINES") or PIPELINES).resolve()
+    return lasting(Path(os.environ.get("HINDCAST_PIPELINES") or PIPELINES))

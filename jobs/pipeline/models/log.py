@@ -102,6 +102,15 @@ class SliceGrammar(GrammarModel):
     first: IsoText | None = None
     last: IsoText | None = None
 
+    @property
+    def cut(self) -> tuple[int, str]:
+        """The length and the time zone of the slices: grammars with equal ones cut time alike."""
+        return self.every_ms, self.timezone
+
+    def is_made_of(self, other: "SliceGrammar") -> bool:
+        """Return whether each slice is one of another grammar, or several whole ones."""
+        return self.every_ms % other.every_ms == 0 and self.timezone == other.timezone
+
     @field_validator("by", mode="before")
     @classmethod
     def _check_columns(cls, value: object) -> object:

@@ -42,11 +42,11 @@ class Block(NamedTuple):
     named: str
     partition: Mapping[str, str | None]
     slice_no: int
-    commit: int
-    sequence: int
-    rank: int
-    row: int
-    records: int
+    commit: int = 0
+    sequence: int = 0
+    rank: int = 0
+    row: int = 0
+    records: int = 0
     row_groups: tuple[int, ...] | None = None
     latest_ms: int | None = None
     latest_before_ms: int | None = None

@@ -127,7 +127,7 @@ def _blocks_of(made: list[Block] | SortedFile, *, records_per_block: int) -> lis
     if not isinstance(made, SortedFile):
         return made
     name = made.path.rpartition("/")[2]
-    whole = Block(made.path, name, {}, made.slice_no, commit=0, sequence=0, rank=0, row=0, records=0, is_copied=True)
+    whole = Block(made.path, name, {}, made.slice_no, is_copied=True)
     return joined_groups(whole, made.groups, records_per_block=records_per_block)
 
 
@@ -189,9 +189,6 @@ def _source_files(chunk: ChunkLog) -> dict[int, list[SourceFile]]:
             partition=file.partition,
             slice_no=number,
             commit=commit,
-            sequence=0,
-            rank=0,
-            row=0,
             records=_records(chunk, file),
             part=file.part,
             within=(span.start_ms, span.end_ms) if is_by_times and file.part is None else None,

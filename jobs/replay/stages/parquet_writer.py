@@ -22,8 +22,9 @@ from windowlib.columnar.hash_input import is_constant
 from windowlib.records import tables
 from windowlib.records.tables import PARTITION_COLUMNS, Table
 
-_BOUNDED: Final = {tables.TIMERS: ("domain", "at_ms")}
-"""Other columns that have statistics: a chunk skips the timers that it does not reach (`touched.reached_keys`)."""
+_BOUNDED: Final = {tables.TIMERS: ("window_start_ms", "window_end_ms", "domain", "at_ms")}
+"""Other columns that have statistics: a chunk skips the timers that it does not reach (`touched.reached_keys`), and
+does not decode columns with one value (`PartFiles.batches`)."""
 _PROBE: Final = 256
 """Rows of a text that are compared before all rows are."""
 

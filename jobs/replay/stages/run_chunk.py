@@ -9,7 +9,6 @@ from typing import Final
 
 from jobs.engine.fingerprints import run_id
 from jobs.replay.chunk.bucket_plan import plan_buckets
-from jobs.replay.chunk.chunk_run import ChunkRun
 from jobs.replay.chunk.input_sums import InputSums
 from jobs.replay.chunk.log_bytes import check_log_bytes
 from jobs.replay.chunk.tallies import STATE, Sums
@@ -20,7 +19,7 @@ from jobs.replay.intake.layout import Layout
 from jobs.replay.pinned import Pinned
 from jobs.replay.stage_times import stage
 from jobs.replay.stages.bloom_filter import bits_for
-from jobs.replay.stages.chunk_output import ChunkOutput
+from jobs.replay.stages.chunk_output import ChunkOutput, ChunkRun
 from jobs.replay.stages.counted import block_groups, chunk_time, found_duplicates, scan_plan, slice_inputs
 from jobs.replay.stages.judging import ScanPlan
 from jobs.replay.stages.parquet_writer import KnownRun

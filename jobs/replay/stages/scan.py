@@ -27,7 +27,7 @@ from jobs.replay.tasks import Tasks
 from windowlib.columnar import instants
 from windowlib.columnar.record_hashes import content_ids, duplicate_ids, invalid_ids, record_hashes
 from windowlib.columnar.time_groups import TimeGroups
-from windowlib.columnar.watermark_steps import Int64s
+from windowlib.columnar.watermark_steps import Int64s, latest_before
 from windowlib.kernels.partials import Combiner
 from windowlib.records.row_ids import IdSum
 
@@ -213,14 +213,6 @@ def _count_rises(judged: Judged, counts: _BlockCounts) -> Int64s:
         counts.rises_at.append(judged.sequence[valid][risen])
         counts.rises_to.append(times[risen])
         counts.latest_ms = int(times[risen[-1]])
-    return before_ms
-
-
-def latest_before(times: Int64s, latest_ms: int) -> Int64s:
-    """Return the greatest event time before each record: of the earlier ones, and of `latest_ms`."""
-    before_ms = np.empty(len(times), dtype=np.int64)
-    before_ms[:1] = latest_ms
-    np.maximum(np.maximum.accumulate(times[:-1]), latest_ms, out=before_ms[1:])
     return before_ms
 
 

@@ -280,7 +280,7 @@ def _rows(
 ) -> Iterator[tuple[pa.Table, Bools]]:
     """Yield the rows of files, and which of them are in the state: in batches, if no id needs other rows."""
     columns, limit = [*stored.table.emitted_columns()], plan.sizes.rows_per_read
-    batches = stored.files.batches(columns, rows=limit, only=files)
+    batches = stored.files.batches(columns, rows=limit, only=files, constant_rows=plan.sizes.constant_rows)
     for group in _grouped(batches, rows=limit, by_part=_needs_whole_keys(stored.table, plan)):
         rows = pa.Table.from_batches([batch for _, batch in group])
         ids = ((part, batch.column(tables.ROW_ID).to_numpy(zero_copy_only=False)) for part, batch in group)

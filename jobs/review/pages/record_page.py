@@ -171,6 +171,8 @@ def windows_of_key(
 
 def _of_key(rows: "pa.Table", key: Mapping[str, str]) -> "pa.Table":
     """Return the rows of a key, the newest windows first."""
+    if not rows.num_rows:  # without a published slice, the table has no column, which DuckDB refuses
+        return rows
     for name, value in key.items():
         if value and name in rows.column_names:
             rows = filtered(rows, Filter(column=name, comparison=Comparison.EQUALS, value=value))

@@ -1,7 +1,7 @@
 """The runs whose slices are explained: what readers see, or with the runs of a request in their place."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Self
 
 from jobs.engine.fingerprints import spec_fingerprint
@@ -10,6 +10,7 @@ from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning.chains import RunsByState
 from jobs.planning.request_context import stored_pipeline
+from jobs.reading.stored_tables import spec_of
 from jobs.replay.chunk.time_steps import time_before
 from jobs.runs import SHOWN_DIGITS, Slice
 from windowlib.errors import RequestError
@@ -54,6 +55,22 @@ class Chain:
                 before = by_state.before(before)
         runs = dict(sorted(chosen.items(), key=lambda entry: entry[1].result.slice.start_ms))
         return cls(pipeline=pipeline, view=view, by_state=by_state, published=published, runs=runs)
+
+    def with_keys(self, names: Collection[str]) -> Self:
+        """Return the chain without the runs whose windows have other key columns.
+
+        Raises:
+            RequestError: no run is left.
+        """
+
+        def of_keys(runs: Mapping[str, StagedRun]) -> dict[str, StagedRun]:
+            wanted = {*names}
+            return {name: run for name, run in runs.items() if {*spec_of(self.view, run).log.key_columns} == wanted}
+
+        chain = replace(self, published=of_keys(self.published), runs=of_keys(self.runs))
+        if not chain.runs:
+            raise RequestError(f"no run of pipeline {self.pipeline.name} has windows with the key {', '.join(names)}")
+        return chain
 
     @property
     def slices(self) -> tuple[Slice, ...]:

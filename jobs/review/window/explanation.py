@@ -70,10 +70,11 @@ def explain_window(
         LogError: the log cannot be read.
         CheckpointError, StoreError: stored rows are damaged.
     """
-    chain = Chain.of(pipeline, view, asked.request)
+    whole = Chain.of(pipeline, view, asked.request)
+    chain = whole.with_keys(asked.key.values)
     stored = StoredPanes(lake, pipeline.name, asked.key)
     window = _resolved(chain, asked, stored)
-    candidates = slices_with_records(lake, pipeline, window, slices=chain.slices, view=view)
+    candidates = slices_with_records(lake, pipeline, window, slices=whole.slices, view=view)
     told = _Told(most=asked.most)
     replay = SliceReplay(lake=lake, chain=chain, window=window, reading=reading)
     is_open = False
@@ -84,7 +85,12 @@ def explain_window(
     rows = stored.of_window(window, chain.between(*replay.span))
     if not told.counts and not rows.num_rows:
         rows = stored.of_window(window, chain.every)
-    _refuse_unknown(window, replay, told, is_grid=_has_grid(pipeline), has_panes=bool(rows.num_rows))
+    notes = (
+        *_of_other_keys(slice_ for slice_ in whole.slices if slice_.slice_id in candidates - chain.runs.keys()),
+        *_unread(replay),
+    )
+    if not rows.num_rows:
+        _refuse_unknown(window, replay, told, is_grid=_has_grid(pipeline), notes=notes)
     seen = seen_by_readers(rows, chain.published, asked.key.values)
     panes = tuple(_panes(replay, rows_of(rows), seen=seen))
     return WindowExplanation(
@@ -99,7 +105,7 @@ def explain_window(
         unread=tuple(replay.unread),
         differences=(
             *replay.differences,
-            *_unread(replay),
+            *notes,
             *(() if replay.unread else _without_records(told, panes)),
             *_differences(panes),
         ),
@@ -233,16 +239,18 @@ def _has_grid(pipeline: Pipeline) -> bool:
     return windows.sliding is not None or (windows.tumbling is not None and windows.tumbling.stagger.by == "aligned")
 
 
-def _refuse_unknown(window: WantedWindow, replay: SliceReplay, told: _Told, *, is_grid: bool, has_panes: bool) -> None:
-    """Raise a RequestError if there is no such window."""
+def _refuse_unknown(
+    window: WantedWindow, replay: SliceReplay, told: _Told, *, is_grid: bool, notes: Iterable[str]
+) -> None:
+    """Raise a RequestError if there is no such window. It has no stored pane."""
     wanted, known = (window.start_ms, window.end_ms), replay.known
-    if has_panes or wanted in known or (is_grid and told.counts):
+    if wanted in known or (is_grid and told.counts):
         return
     if not told.counts:
         first, last = min(replay.chain.runs), max(replay.chain.runs)
         raise RequestError(
             f"window {window.name} has no pane and no record in the slices {first} to {last}, which were published or "
-            f"named with --request{''.join(f'. {sentence}' for sentence in _unread(replay)).removesuffix('.')}"
+            f"named with --request{''.join(f'. {sentence}' for sentence in notes).removesuffix('.')}"
         )
     near = {bounds for bounds in known if window.overlaps(*bounds)}
     others = f"The windows of the key that overlap it are {_named(near)}" if near else "No window overlaps it"
@@ -292,6 +300,15 @@ def _panes(
 
 def _text(row: Mapping[str, Any]) -> str:
     return json.dumps(plain(content_of(row)), sort_keys=True)
+
+
+def _of_other_keys(slices: Iterable[Slice]) -> Iterator[str]:
+    """Yield a sentence on slices whose windows have other key columns than the one that is explained."""
+    if left_out := [*slices]:
+        yield (
+            f"The windows of {counted(len(left_out), 'slice')} that may have records of this one have other key "
+            f"columns, so they are left out: {named_spans(left_out)}."
+        )
 
 
 def _unread(replay: SliceReplay) -> Iterator[str]:

@@ -92,6 +92,21 @@ def test_other_fields_than_those_of_the_plan_start_nothing(clients: Clients, air
     assert airflow.calls == [], "without a plan, the first step shows it"
 
 
+def test_a_plan_from_before_a_rollback_starts_nothing(clients: Clients, place: Place, airflow: FakeAirflow) -> None:
+    client, range_ = clients("admin"), {"from": "2024-01-01", "to": "2024-01-03"}
+    asked = Asked(from_ms=day_ms("2024-01-01"), to_ms=day_ms("2024-01-03"), who="ann", reason="first")
+    run_request(place.work, asked, FakeReplayer())
+    append_day(place.lake, "2024-01-02", {"late": 5})
+    stale = fields_of(client.post(PATH, data=GOOD | range_).text, "start")
+    rollback(place.work, place.work.ledger.view().publications[-1].seq, reason="wrong rates", who="bob")
+    again = client.post(PATH, data=stale)
+    assert again.status_code == 200
+    assert "bob rolled back" in again.text
+    assert "which ends the hold of the chain" in again.text
+    assert airflow.calls == []
+    assert client.post(PATH, data=fields_of(again.text, "start")).status_code == 303
+
+
 @pytest.mark.parametrize(
     ("wrong", "field", "complaint"),
     [

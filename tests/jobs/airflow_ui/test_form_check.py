@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from jobs.orchestration.backfill_form import ReplayableRange
 from jobs.orchestration.requests import run_request
+from jobs.pipeline.slices import parse_bound, slice_at, slice_grid
 from jobs.planning.request_context import Asked
 from tests.jobs.airflow_ui.conftest import Place
-from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms
+from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -259,6 +261,21 @@ def test_the_form_has_the_dates_of_the_first_gap(details: "Callable[[dict[str, A
         "Readers do not see 2024-01-01."
     )
     assert got["params"]["reason"] == given["params"]["reason"]
+
+
+def test_times_of_the_form_have_an_offset_because_airflows_field_reads_others_in_the_browsers_zone() -> None:
+    from jobs.airflow_ui.form_defaults import with_defaults
+
+    pipeline = sales(PIPELINE.replace("slice: {by: day}", "slice: {by: at, every: 1h}"))
+    grid = slice_grid(pipeline)
+    first, last = (slice_at(grid, day_ms("2024-01-01") + hour * 3_600_000) for hour in (5, 7))
+    field: dict[str, Any] = {"value": None, "schema": {}}
+    params = with_defaults(
+        {"params": {"from": field, "to": field}}, pipeline, ReplayableRange(first=first, last=last, gap=first)
+    )["params"]
+    values = [params[name]["value"] for name in ("from", "to")]
+    assert values == ["2024-01-01T05:00:00+00:00", "2024-01-01T08:00:00+00:00"]
+    assert [parse_bound(pipeline, value) for value in values] == [first.start_ms, last.end_ms]
 
 
 @pytest.mark.parametrize("given", [None, {"params": {}}, {"params": {"from": 1}}, {}])

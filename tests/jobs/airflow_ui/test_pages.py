@@ -146,6 +146,23 @@ def test_a_held_slice_is_on_the_overview_the_card_and_its_page(clients: Clients,
     assert client.get(f"{links.PREFIX}/held.json").json()["held"] == []
 
 
+def test_a_key_has_no_window_while_readers_see_no_slice(clients: Clients, place: Place) -> None:
+    held(place)
+    answer = clients("viewer").get(f"{links.record_page('sales')}?key.key=a")
+    assert answer.status_code == 200
+    assert "/windows?" not in answer.text
+
+
+@pytest.mark.parametrize("dag_id", ["alert_sales", "maintain_sales"])
+def test_the_tabs_of_the_dags_without_requests_lead_to_the_pipeline(
+    clients: Clients, place: Place, dag_id: str
+) -> None:
+    assert place.lake.is_dir()
+    for tab in (f"dag?dag_id={dag_id}", f"dag-run?dag_id={dag_id}&run_id=r"):
+        answer = clients("viewer").get(f"{links.PREFIX}/{tab}")
+        assert (answer.status_code, answer.headers["location"]) == (303, links.pipeline_page("sales"))
+
+
 def test_the_slice_that_the_schedule_waits_for_is_marked_on_every_page(clients: Clients, place: Place) -> None:
     replay(place, "2024-01-01", "2024-01-03")
     client = clients("viewer")

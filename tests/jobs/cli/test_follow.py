@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date, timedelta
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 
@@ -13,6 +14,8 @@ import yaml
 from deltalake import write_deltalake
 
 from jobs.engine import fingerprints
+from jobs.lake.lake import Lake
+from jobs.ledger.ledger import Ledger
 from jobs.replay import replayer
 from jobs.replay.orders import Replayer
 from jobs.replay.replayer import replay_chunk
@@ -21,6 +24,7 @@ from tests.jobs.cli.conftest import Shell
 from tests.jobs.replay.test_without_spark import DAY_MS, DAYS, FIRST
 from tests.support.no_spark import threads
 from tests.support.places import ROOT
+from tests.support.replays import NOW_MS
 
 HOURS = """
 pipeline: hours
@@ -99,6 +103,26 @@ def test_a_late_repair_of_the_newest_slice_is_told_to_those_who_follow(shell: Sh
     assert shell("repair", "hours", "--run") == 0, shell.err
     assert shell("follow", "hours") == 0, shell.err
     assert "warning: readers see 1970-01-06, the newest slice of pipeline hours" in " ".join(shell.err.split())
+
+
+def test_windows_of_a_spec_that_waits_longer_and_slices_that_are_rolled_back_are_told(shell: Shell) -> None:
+    """Defects: readers of the reader lost windows, or saw those of slices that nobody publishes, without a word."""
+    (shell.root / "pipelines" / "pairs.yaml").unlink()
+    ends = [str(FIRST + timedelta(days=day)) for day in range(4)]
+    assert shell("run", "hours", "--from", ends[0], "--to", ends[1]) == 0, shell.err
+    assert shell("run", "hours", "--from", ends[1], "--to", ends[2]) == 0, shell.err
+    (shell.root / "pipelines" / "hours.yaml").write_text(HOURS.replace("3h}}", "3h}, allowed_lateness: 9h}"))
+    assert shell("adopt", "hours") == 0, shell.err
+    assert shell("follow", "hours") == 0, shell.err
+    assert f"readers see {ends[1]}, the newest slice of pipeline hours, by a spec with" in " ".join(shell.err.split())
+    assert "does not publish" not in shell.err
+    assert shell("run", "hours", "--from", ends[2], "--to", ends[3]) == 0, shell.err
+    assert shell("follow", "hours") == 0, shell.err
+    assert "readers see" not in shell.err, "two slices of the spec"
+    seq = Ledger(Lake(root=str(shell.root)).ledger("hours"), now_ms=lambda: NOW_MS).view().standing[-1].seq
+    assert shell("rollback", "hours", "--publication", str(seq), "--reason", "wrong numbers") == 0, shell.err
+    assert shell("follow", "hours") == 0, shell.err
+    assert f"pipeline hours does not publish {ends[2]} now. Readers of pipeline days see" in " ".join(shell.err.split())
 
 
 @pytest.mark.slow
@@ -199,6 +223,66 @@ def test_a_hole_in_what_the_other_pipeline_publishes_is_told_and_the_newest_part
     assert shell("follow", "hours") == 0, shell.err
     assert "1 slice replayed, 2 in the range" in shell.out
     assert f"follows {days[3]} … {days[4]}, and not {days[0]} … {days[1]}" in " ".join(shell.err.split())
+
+
+def test_slices_that_the_other_pipeline_publishes_before_the_chain_are_told(shell: Shell) -> None:
+    """Defect: the first windows lacked records, and `follow` and `status` told that nothing is to do."""
+    (shell.root / "pipelines" / "pairs.yaml").unlink()
+    (shell.root / "pipelines" / "days.yaml").write_text(
+        READER.replace("NAME", "days").replace("READS", "hours").replace("SIZE", "2d")
+    )
+    days = [str(FIRST + timedelta(days=day)) for day in range(DAYS + 1)]
+    assert shell("run", "hours", "--from", days[2], "--to", days[-1], "--warm-up") == 0, shell.err
+    assert shell("follow", "hours") == 0, shell.err
+    assert "with which the chain" not in shell.err
+    assert shell("run", "hours", "--from", days[0], "--to", days[-1]) == 0, shell.err
+    command = f"hindcast run days --from {days[0]} --to {days[-1]}"
+    told = (
+        f"pipeline hours publishes {days[0]} … {days[1]} now, before {days[2]}, with which the chain of pipeline days"
+    )
+    assert shell("follow", "hours") == 0, shell.err
+    assert told in " ".join(shell.err.split())
+    assert told in (sentence := shell.json("status", "days")["pipelines"][0]["changed"]["sentences"][0])
+    assert sentence.endswith(command)
+    assert shell(*command.split()[1:]) == 0, shell.err
+    assert shell.json("status", "days")["pipelines"][0]["changed"]["sentences"] == []
+
+
+def test_a_reader_that_is_held_is_not_followed(shell: Shell) -> None:
+    """Defect: `follow` of another person published again what a person had rolled back, and the hold was gone."""
+    assert shell("run", "hours", "--from", str(FIRST), "--to", str(FIRST + timedelta(days=1))) == 0, shell.err
+    assert shell("follow", "hours") == 0, shell.err
+    seq = Ledger(Lake(root=str(shell.root)).ledger("days"), now_ms=lambda: NOW_MS).view().standing[-1].seq
+    assert shell("rollback", "days", "--publication", str(seq), "--reason", "wrong numbers") == 0, shell.err
+    for command in (
+        ("follow", "hours"),
+        ("plan", "hours", "--from", str(FIRST), "--to", str(FIRST + timedelta(days=1))),
+    ):
+        assert shell(*command, *(["--with-downstream"] if command[0] == "plan" else [])) == (command[0] == "follow")
+        assert "days: held: ann rolled back publication" in " ".join(f"{shell.out} {shell.err}".split())
+    assert shell.json("status", "days")["pipelines"][0]["published"]["slices"] == 0
+    assert shell("resume", "days", "--reason", "they are right") == 0, shell.err
+    assert shell("follow", "hours") == 0, shell.err
+
+
+def test_a_request_that_could_not_be_published_does_not_stop_the_next_one(shell: Shell) -> None:
+    """Defect: `follow` was refused by its own request of the day before, until a person cancelled that."""
+    (shell.root / "pipelines" / "pairs.yaml").unlink()
+    days = [str(FIRST + timedelta(days=day)) for day in range(3)]
+    for before, after in pairwise(days):
+        assert shell("run", "hours", "--from", before, "--to", after) == 0, shell.err
+    assert shell("follow", "hours") == 0, shell.err
+    seq = Ledger(Lake(root=str(shell.root)).ledger("hours"), now_ms=lambda: NOW_MS).view().standing[-1].seq
+    assert shell("rollback", "hours", "--publication", str(seq), "--reason", "wrong numbers") == 0, shell.err
+    append(shell.root, 0, [22])
+    assert shell("run", "hours", "--from", days[0], "--to", days[1]) == 0, shell.err
+    [sentence] = shell.json("status", "days")["pipelines"][0]["changed"]["sentences"][1:2]
+    assert f"if the state after {days[0]} changes, pipeline hours has to publish {days[1]} first" in sentence
+    assert shell("follow", "hours") == 1
+    assert f"Pipeline hours does not publish {days[1]} now: publish there first" in " ".join(shell.err.split())
+    assert shell("run", "hours", "--from", days[0], "--to", days[2]) == 0, shell.err
+    assert shell("follow", "hours") == 0, shell.err
+    assert shell.json("status", "days")["pipelines"][0]["requests"] == []
 
 
 def test_a_pipeline_that_nobody_reads_and_a_cycle(shell: Shell) -> None:

@@ -204,17 +204,37 @@ def test_a_message_that_cannot_be_sent_is_a_line_without_the_address_and_the_oth
     assert SECRET not in logged.text
 
 
-def test_a_webhook_that_refuses_a_message_is_told_by_its_status(
-    connections: None, hooks: WebhookSink, logged: Lines
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308, 404, 503])
+def test_a_webhook_that_takes_no_message_is_told_by_its_status(
+    connections: None, hooks: WebhookSink, logged: Lines, status: int
 ) -> None:
     from jobs.dag_factory.messages import send
 
     assert connections is None
-    hooks.status = 503
+    hooks.status = status
     alerts = sales(f"{PIPELINE}\nalerts: {{to: hook}}\n").alerts
     assert alerts is not None
     assert send(ALERT, alerts, {}) == 0
-    assert "the server answered with status 503" in logged.text
+    assert f"the server answered with status {status}" in logged.text
+    assert ("the address to which the server redirects" in logged.text) == (300 < status < 400)
+
+
+@pytest.mark.parametrize(
+    ("connection", "url"),
+    [
+        ({"host": "https://hooks.example/a/b?c=d", "port": 8443}, "https://hooks.example:8443/a/b?c=d"),
+        ({"host": "https://hooks.example:1/a", "port": 2}, "https://hooks.example:1/a"),
+        ({"host": "https://hooks.example/a"}, "https://hooks.example/a"),
+        ({"host": "hooks.example", "port": 2, "schema": "https"}, "https://hooks.example:2/"),
+        ({"host": "hooks.example", "schema": "a/b"}, "http://hooks.example/a/b"),
+    ],
+)
+def test_the_address_of_a_webhook_has_the_port_of_its_connection(connection: dict[str, Any], url: str) -> None:
+    from airflow.sdk import Connection
+
+    from jobs.dag_factory.messages import _url
+
+    assert _url(Connection(conn_id="hook", conn_type="http", **connection)) == url
 
 
 class RecordingNotifier:

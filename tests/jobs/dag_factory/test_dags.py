@@ -15,10 +15,10 @@ import pytest
 
 from jobs.orchestration.embedded.airflow_env import POOLS
 from jobs.pipeline.files import load_pipeline
-from jobs.pipeline.slices import SliceGrid, slice_grid
+from jobs.pipeline.slices import SliceGrid, slice_grid, slices_ending_in
 from jobs.plain_text import escaped
 from tests.jobs.dag_factory.conftest import import_dag_file
-from tests.support.fake_replay import PIPELINE
+from tests.support.fake_replay import PIPELINE, sales
 from tests.support.fuzzing import seeds
 from tests.support.places import ROOT
 from windowlib.errors import SpecError
@@ -251,6 +251,25 @@ def test_the_page_of_a_dag_links_to_its_pages_and_the_schedule_explains_an_inter
     assert "interval" not in by_hand
 
 
+@pytest.mark.parametrize(
+    ("cut", "example"),
+    [
+        ("by: day", "2013-02-08, which ends at 2013-02-09 00:00:00 UTC."),
+        ("by: day, timezone: America/Los_Angeles", "2013-02-07, which ends at 2013-02-08 08:00:00 UTC."),
+        ("by: at, every: 1h", "2013-02-08T06 to 2013-02-09T05."),
+    ],
+)
+def test_the_example_of_an_interval_is_that_of_the_slices_of_the_pipeline(cut: str, example: str) -> None:
+    from jobs.dag_factory.dag_page import backfill_of_airflow
+
+    pipeline = sales(PIPELINE.replace("slice: {by: day}", f"slice: {{{cut}}}"))
+    assert f"2013-02-08 06:00 to 2013-02-09 06:00 UTC replays {example}" in backfill_of_airflow(pipeline)
+    interval = [1000 * int(datetime(2013, 2, day, 6, tzinfo=UTC).timestamp()) for day in (8, 9)]
+    slices = [slice_.slice_id for slice_ in slices_ending_in(pipeline, interval[0], interval[1])]
+    assert example.startswith(slices[0])
+    assert slices[-1] in example
+
+
 def test_tags_and_alerts_of_the_file_are_those_of_its_dags(load_dags: "LoadDags", tmp_path: Path) -> None:
     from airflow.serialization.serialized_objects import DagSerialization
 
@@ -382,6 +401,22 @@ def test_two_files_of_one_pipeline_are_both_refused(load_dags: "LoadDags", tmp_p
     assert all("the directory also has" in (dag.doc_md or "") for dag in dags.values() if "broken" in dag.tags)
 
 
+@pytest.mark.parametrize("extra", ["alerts: {to: hook, digest_at: '07:00'}", "wrong: 1"])
+def test_two_pipelines_never_have_assets_of_one_name(load_dags: "LoadDags", tmp_path: Path, extra: str) -> None:
+    """Airflow activates one asset of a name only, and the tasks of the other pipeline fail."""
+    for name in ("sales", "sales_publications", "other_publications"):
+        text = PIPELINE.replace("pipeline: sales", f"pipeline: {name}") + (
+            extra if name == "sales_publications" else ""
+        )
+        (tmp_path / f"{name}.yaml").write_text(text, encoding="utf-8")
+    dags = load_dags(tmp_path)
+    assets = [asset for dag in dags.values() for task in dag.tasks for asset in (*task.outlets, *task.inlets)]
+    uris = {(asset.name, asset.uri) for asset in assets}
+    assert len({name for name, _ in uris}) == len(uris) == 4
+    assert "'sales_publications' is not allowed beside the pipeline" in str(dags["replay_sales_publications"].doc_md)
+    assert "decide_other_publications" in dags
+
+
 def test_a_directory_without_files_that_can_be_read_becomes_broken_dags(load_dags: "LoadDags", tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for name, problem in (("nowhere", "cannot be read: No such file"), ("empty", "has no file that ends in .yaml or")):
@@ -435,7 +470,8 @@ def test_random_damage_of_a_file_does_not_change_the_dags_of_other_files(load_da
         assert "broken" not in dags["replay_flights"].tags
         assert "broken" not in dags["backfill_flights"].tags
         kinds = [dag_id.partition("_")[0] for dag_id in dags]
-        assert (kinds.count("replay"), kinds.count("backfill")) == (2, 2)
+        shown = 1 if name.startswith(".") else 2  # a hidden file is no pipeline file
+        assert (kinds.count("replay"), kinds.count("backfill")) == (shown, shown)
         assert "decide_flights" in dags
 
 
@@ -518,6 +554,18 @@ def test_a_log_that_has_ended_is_told_by_the_dag_of_the_schedule(
         assert sentence not in (dags["backfill_flights"].doc_md or "")
     (tmp_path / "flights.yaml").write_text(GOOD.replace(", last: 2014-01-01", ""), encoding="utf-8")
     assert "no later slice" not in (load_dags(tmp_path)["replay_flights"].doc_md or "")
+
+
+def test_tasks_read_the_file_by_a_path_that_outlives_the_release_that_a_link_leads_to(
+    load_dags: "LoadDags", tmp_path: Path
+) -> None:
+    (tmp_path / "releases" / "42").mkdir(parents=True)
+    extra = "\nretention: {schedule: '0 4 * * *'}\nalerts: {to: hook}\nrestate: {mode: auto}\n"
+    (tmp_path / "releases" / "42" / "sales.yaml").write_text(f"{PIPELINE}{extra}", encoding="utf-8")
+    (tmp_path / "current").symlink_to("releases/42")
+    dags = load_dags(tmp_path / "current")
+    files = {task.pipeline_file for dag in dags.values() for task in dag.tasks if hasattr(task, "pipeline_file")}
+    assert files == {str(tmp_path / "current" / "sales.yaml")}
 
 
 def test_the_page_about_airflow_names_the_dags_of_a_pipeline(load_dags: "LoadDags", tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The tasks of `decide_<pipeline>`, called as Airflow calls them, and what they mean for the DAG run that was held."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -48,6 +49,7 @@ class World:
         run = SimpleNamespace(
             dag_id=dag_id, run_id=run_id, conf=conf, triggering_user_name="ines", clear_number=clears,
             run_type=SimpleNamespace(value="manual"), data_interval_start=None, data_interval_end=None,
+            run_after=datetime.fromtimestamp(now_ms() / 1000, tz=UTC),
         )  # fmt: skip
         ti = SimpleNamespace(
             task_id=task_id,

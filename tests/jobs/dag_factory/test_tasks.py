@@ -50,6 +50,7 @@ class Tasks:
             triggering_user_name=None,
             data_interval_start=None,
             data_interval_end=datetime.fromisoformat(end).replace(tzinfo=UTC),
+            run_after=datetime.fromtimestamp(now_ms() / 1000, tz=UTC),
         )
         self.event = SimpleNamespace(extra=None, add_partitions=self.events.extend)
         outlets: dict[object, object] = dict.fromkeys(self.task("publish").outlets, self.event)
@@ -696,23 +697,42 @@ def test_all_events_of_a_producer_since_the_first_due_slice_are_read_in_pages(
         assert max(most) <= max(5, 4 * max(map(times.count, times), default=0)), "a page has few events"
 
 
-def test_an_interval_of_airflows_own_backfill_waits_for_the_interval_before(
-    load_dags: "LoadDags", tmp_path: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("between", [None, "manual", "backfill"])
+def test_an_interval_of_airflows_own_backfill_waits_for_an_earlier_interval(
+    load_dags: "LoadDags", tmp_path: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch, between: str | None
 ) -> None:
-    """By REST, ten DAG runs of a backfill begin at once if the caller does not limit them."""
-    from airflow.sdk.api.datamodels._generated import DagRun, DagRunState, DagRunType
+    """By REST, ten DAG runs of a backfill begin at once if the caller does not limit them.
+
+    Between two intervals with a slice, there may be a run that a person has started, or an interval without a slice.
+    """
+    from airflow.sdk.api.datamodels._generated import DagRun
     from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
+    from airflow.sdk.execution_time import task_runner
+    from airflow.sdk.execution_time.comms import GetPreviousDagRun, PreviousDagRunResult
 
     monkeypatch.setattr("jobs.dag_factory.operators.state_of", lambda _dag_id, _run_id: "running")
     append_day(Path(lake.root), "2024-01-02", {"a": 1})
     (tmp_path / "sales.yaml").write_text(PIPELINE, encoding="utf-8")
     dag = load_dags(tmp_path)["replay_sales"]
-    before = DagRun.model_construct(run_type=DagRunType.BACKFILL, state=DagRunState.RUNNING)
+    starts = [datetime(2024, 1, day, tzinfo=UTC) for day in (1, 2)]
+    before: Any = DagRun.model_construct(run_type="backfill", state="running", logical_date=starts[0])
+    runs = [before]
+    if between is not None:
+        state = "running" if between == "manual" else "success"
+        noon = datetime(2024, 1, 1, 12, tzinfo=UTC)
+        runs.append(DagRun.model_construct(run_type=between, state=state, logical_date=noon))
+
+    def send(question: object) -> PreviousDagRunResult:
+        assert isinstance(question, GetPreviousDagRun)
+        earlier = [run for run in runs if run.logical_date < question.logical_date and run.state == question.state]
+        newest = max(earlier, key=lambda run: run.logical_date, default=None)
+        return PreviousDagRunResult.model_construct(dag_run=newest)
+
+    monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", SimpleNamespace(send=send), raising=False)
     first, second = Tasks(dag, "2024-01-02"), Tasks(dag, "2024-01-03")
-    for day, tasks in enumerate((first, second), 1):
+    for start, tasks in zip(starts, (first, second), strict=True):
         facts = tasks.context["dag_run"]
-        facts.run_type.value, facts.data_interval_start = "backfill", datetime(2024, 1, day, tzinfo=UTC)
-        tasks.context["ti"].get_previous_dagrun = lambda: before
+        facts.run_type.value, facts.data_interval_start, facts.logical_date = "backfill", start, start
 
     def waits() -> str:
         with pytest.raises(TaskDeferred):
@@ -722,9 +742,9 @@ def test_an_interval_of_airflows_own_backfill_waits_for_the_interval_before(
     assert waits().startswith("slice 2024-01-02 needs the state after the interval before")
     order = first.plan()
     waits()
-    before.state = DagRunState.FAILED
+    before.state = "failed"
     with pytest.raises(AirflowFailException, match="Let the date range of the backfill begin with slice 2024-01-01"):
         second.plan()
-    before.state = DagRunState.RUNNING
+    before.state = "running"
     stage(lake, order)
     assert second.plan()["slices"] == ["2024-01-02"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from deltalake import write_deltalake
+from deltalake import WriterProperties, write_deltalake
 
 from jobs.lake.checkpoint_rows import Bounds, Removals, checkpoint_files, read_checkpoint
 from jobs.lake.store import read_attempts, read_each_attempt
@@ -61,15 +61,30 @@ def test_a_row_is_alive_if_no_later_part_removes_it() -> None:
 
 def test_files_are_read_in_batches_without_the_row_groups_that_are_not_wanted(tmp_path: Path) -> None:
     """Each row comes once with the number of its part, whichever files are read together."""
-    for seed in seeds(10):
+    for seed in seeds(25):
         random, uri = Random(seed), str(tmp_path / str(seed))
         parts = [(f"s{number}", random.choice("ab")) for number in range(random.randint(1, 4))]
+        width, flags = random.choice((3, 100)), random.choice(((True,), (True, False), (True, None), (None,)))
+        constant_rows = random.choice((None, 1, 3))
         rows: list[dict[str, Any]] = [
-            {"slice_id": one, "attempt_id": two, "row_id": n, "at_ms": n // 3, "domain": random.choice(("event", "x"))}
+            {
+                "slice_id": one,
+                "attempt_id": two,
+                "row_id": n,
+                "at_ms": n // width,
+                "flag": random.choice(flags),
+                "domain": random.choice(("event", "x")),
+            }
             for n, (one, two) in enumerate(random.choices([*parts, ("s0", "z")], k=random.randint(0, 60)))
         ]
-        schema = ROWS.append(pa.field("domain", pa.string()))
-        write_deltalake(uri, pa.Table.from_pylist(rows, schema=schema), partition_by=[*tables.PARTITION_COLUMNS])
+        schema = ROWS.append(pa.field("flag", pa.bool_())).append(pa.field("domain", pa.string()))
+        properties = WriterProperties(max_row_group_size=random.choice((4, 1_000)))
+        write_deltalake(
+            uri,
+            pa.Table.from_pylist(rows, schema=schema),
+            partition_by=[*tables.PARTITION_COLUMNS],
+            writer_properties=properties,
+        )
         files = checkpoint_files(uri, parts)
         assert [*map(files.part, files.files)] == sorted(map(files.part, files.files))
         least = random.choice((-1, 5, 100))
@@ -80,20 +95,22 @@ def test_files_are_read_in_batches_without_the_row_groups_that_are_not_wanted(tm
         limit, found = random.choice((1, 4, 100)), set()
         wanted = random.choice((None, has_later))
         for own in [None] if random.random() < 0.5 else [[one] for one in files.files]:
-            for part, batch in files.batches(["row_id", "domain", "none"], rows=limit, only=own, may_have=wanted):
+            asked = [*random.sample(["at_ms", "row_id", "flag"], 3), "domain", "none"]
+            for part, batch in files.batches(asked, rows=limit, only=own, may_have=wanted, constant_rows=constant_rows):
                 assert 0 < batch.num_rows <= limit
-                assert batch.schema.names == ["row_id", "domain"]
-                found |= {(part, row["row_id"], row["domain"]) for row in batch.to_pylist()}
+                assert batch.schema.names == asked[:-1]
+                found |= {(part, row["row_id"], row["at_ms"], row["flag"], row["domain"]) for row in batch.to_pylist()}
         of_part = {
             number: [one for one in rows if (one["slice_id"], one["attempt_id"]) == pair]
             for number, pair in enumerate(parts)
         }
-        assert found == {
-            (number, one["row_id"], one["domain"])
+        every = {
+            (number, one["row_id"], one["at_ms"], one["flag"], one["domain"])
             for number, own in of_part.items()
-            if wanted is None or any(one["at_ms"] > least for one in own)
             for one in own
         }
+        assert {row for row in every if wanted is None or row[2] > least} <= found <= every, f"seed {seed}"
+        assert wanted is None or least < 100 or not found
     assert not checkpoint_files(str(tmp_path / "absent"), [("s0", "a")]).files
 
 

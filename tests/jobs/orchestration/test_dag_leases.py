@@ -233,6 +233,7 @@ def test_the_limit_of_a_replay_is_ten_times_its_past(place: Place, seconds: floa
     assert limit_s(order) == limit
     if seconds == 3_600.0:
         assert "stopped after 10 h. By past runs it takes about 1 h; allowed are 10 times that" in too_long(order)
+        assert "A wait for cores that another replay has taken counts" in too_long(order)
 
 
 def test_an_attempt_that_failed_leaves_its_reason(place: Place) -> None:

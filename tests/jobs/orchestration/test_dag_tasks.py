@@ -19,7 +19,7 @@ from jobs.orchestration.open_ranges import RangeTaken
 from jobs.orchestration.scheduling import Skip, Wait
 from jobs.planning.lease_keeping import release
 from jobs.planning.request_context import open_request_context
-from jobs.publishing.decisions import cancel
+from jobs.publishing.decisions import cancel, rollback
 from jobs.publishing.optimistic_check import By
 from jobs.publishing.publishing import publish_request
 from jobs.publishing.stop_reasons import describe_stop
@@ -334,6 +334,25 @@ def test_many_changed_slices_are_one_event(dag: Dag, monkeypatch: pytest.MonkeyP
     done = dag_tasks.publish(order)
     assert done.changed == tuple(DAYS[:3])
     assert done.partitions == ["2024-01-01..2024-01-03"]
+
+
+def test_a_backfill_that_was_asked_for_before_a_rollback_and_waited_replays_nothing(dag: Dag) -> None:
+    """It waited for another request, for another backfill, or because its DAG was paused."""
+    dag.replay(order := dag.backfill("2024-01-01", "2024-01-03"))
+    assert dag_tasks.publish(order).is_published
+    work = open_request_context(sales(), dag.lake, now_ms=now_ms)
+    rollback(work, work.ledger.view().publications[-1].seq, reason="wrong rates", who="bob")
+    hold = work.ledger.view().hold
+    assert hold is not None
+    params = BACKFILL | {"from": "2024-01-01", "to": "2024-01-05"}
+    for clears in (0, 1):
+        with pytest.raises(RequestError, match=r"bob rolled back .*wrong rates.* started before that"):
+            dag.plan("backfill", asked_ms=hold.at_ms - 1, clear_number=clears, params=params)
+    assert dag.seen == []
+    dag.replay(staged := dag.order("backfill", asked_ms=hold.at_ms - 1, params=params | {"publish": False}))
+    assert not dag_tasks.publish(staged).is_published
+    dag.replay(order := dag.order("backfill", asked_ms=hold.at_ms, params=params | {"if_open": "replace"}))
+    assert dag_tasks.publish(order).is_published, "the person has started it after the rollback"
 
 
 def test_a_range_that_is_not_valid_is_refused_before_anything_is_written(dag: Dag) -> None:

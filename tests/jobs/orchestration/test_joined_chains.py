@@ -28,7 +28,7 @@ from jobs.publishing.decisions import cancel
 from jobs.publishing.optimistic_check import By
 from jobs.publishing.publication_warnings import publication_warnings
 from jobs.publishing.publishing import publish_request
-from jobs.publishing.rules import _incomplete, judge_publication, publication_effect
+from jobs.publishing.rules import _incomplete, judge_publication
 from jobs.reading.published import published_runs
 from jobs.replay.restart import restart_before
 from jobs.review.pages.decision_forms import Possible, decision_forms
@@ -295,7 +295,7 @@ def test_a_replay_of_a_part_of_a_repair_ends_the_repair(place: Place) -> None:
 
 
 def test_a_run_that_readers_see_is_not_judged_for_a_repair_that_ends_beside_the_request(place: Place) -> None:
-    """The last run of the request is published already. The run of the first day is judged: readers see it again."""
+    """The last run of the request is published already, so the change of the first day is told at the one before."""
     place.put(Put(0, 1), Put(0, 5), Put(0, 2.5), Put(0, 23.99), Put(1, 25), Put(1, 0.5, 10), Put(1, 47.99))
     place.put(Put(2, 60), Put(2, 71.99))
     work = place.work()
@@ -306,10 +306,10 @@ def test_a_run_that_readers_see_is_not_judged_for_a_repair_that_ends_beside_the_
     assert run(work, 2, 3, kind=RequestKind.RESTATEMENT).is_published
     work = place.work(more="publish: {settled: {after: 1h, change_at_most: {share: 0}}}\n")
     attempt = publish_request(work, staged, who="ann")
-    assert attempt.stopped_by == ("1970-01-05", "1970-01-06")
+    assert attempt.stopped_by == ("1970-01-06",)
     view = work.ledger.view()
     first, last = map(view.run, view.requests[staged].runs.values())
-    assert [check.slice_id for check in first.result.checks if check.table == SETTLED] == ["1970-01-06"]
+    assert [check.slice_id for check in first.result.checks if check.table == SETTLED] == ["1970-01-05", "1970-01-06"]
     assert (view.published["1970-01-07"], last.verdict) == (last.result.run_id, Verdict.PASS)
 
 
@@ -551,29 +551,6 @@ def test_a_proposed_restatement_does_not_undo_an_adoption(place: Place) -> None:
         request_to_continue(work, proposal.request_id)
 
 
-def test_a_replayed_restatement_does_not_undo_an_adoption(place: Place) -> None:
-    """Defect: `status` told that it is ready, and its publication showed the former spec again, without a word."""
-    more = "schedule: '0 6 * * *'\nrestate: {mode: propose, at_most_age: 36500d}\n"
-    three_days(place)
-    run(place.work(more=more), 0, 4)
-    candidate = run(place.work(more=more, lateness=GRACE), 0, 4, publish=False, kind=RequestKind.CANDIDATE)
-    place.put(Put(0, 6))
-    staged = run(place.work(more=more), 0, 4, publish=False, kind=RequestKind.RESTATEMENT)
-    work = place.work(more=more, lateness=GRACE)
-    assert publish_request(work, candidate.request_id, who="ann").is_published
-    view = work.ledger.view()
-    assert publication_effect(work, view, view.requests[staged.request_id]) == (
-        False,
-        f"request {staged.request_id} restates a former spec: {FORMER_SPEC}. Cancel it: `hindcast cancel late "
-        f"--request {staged.request_id} --reason …`",
-    )
-    propose_changes(work, who="airflow")
-    _, proposal = work.ledger.view().open_requests(RequestKind.RESTATEMENT)
-    assert proposal.changes.keys() == {"1970-01-05"}, "the former one does not replay it"
-    roll_back(work)
-    assert publish_request(place.work(more=more), staged.request_id, who="ann").is_published
-
-
 def repair_and_warm_up(work: RequestContext) -> tuple[LateRepair, WarmUp | None]:
     wanted = repair_of(work, from_ms=None, to_ms=None, at_most_ms=None)
     return wanted, restart_before(SESSION, repairing(work, wanted), wanted.slices, beginning=wanted.beginning)
@@ -678,7 +655,7 @@ def test_an_unfinished_request_of_code_that_has_changed_names_what_goes_on(
     monkeypatch.setattr(fingerprints, "SEMANTICS_VERSION", fingerprints.SEMANTICS_VERSION + 1)
     why = judge_publication(place.work(), view, begun).why
     assert why.endswith(
-        "since it was opened: cancel it, or run its range again with `hindcast run late --from .. --to .. --replace`"
+        "opened: cancel it, or run its range again with `hindcast run late --from .. --to .. --replace`"
     )
 
 

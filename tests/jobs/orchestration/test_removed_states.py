@@ -6,6 +6,7 @@ import pytest
 
 from jobs.orchestration.requests import Staging, run_request
 from jobs.pipeline.slices import slices_between
+from jobs.planning.change_sentences import told_changes
 from jobs.planning.request_context import Asked
 from jobs.publishing.cleaning import clean_lake
 from jobs.reading.verify import verify
@@ -32,6 +33,8 @@ def test_a_warm_up_replays_slices_whose_states_were_removed(tmp_path: Path) -> N
     place.put(Put(7, 24 * 7 + 21, 100))
     with pytest.raises(RequestError, match=r"1970-01-11 was removed .* with --warm-up"):
         run(work, 7, 9)
+    told = told_changes(work, work.ledger.view()).sentences[-1]
+    assert told.endswith("To restate it: hindcast run late --from 1970-01-12 --to 1970-01-14 --warm-up")
     assert run(work, 7, 9, warms_up=True).is_published
     seen = totals(work)
     assert (max(seen), gaps(work.ledger.view())) == (106, [])

@@ -10,7 +10,7 @@ import pytest
 from jobs.lake.lake import Lake
 from jobs.orchestration import gating, scheduling
 from jobs.orchestration.gating import Gate
-from jobs.orchestration.interval_backfill import plan_backfill_interval
+from jobs.orchestration.interval_backfill import AskAirflow, plan_backfill_interval
 from jobs.orchestration.requests import Staging, run_request
 from jobs.orchestration.scheduling import Decision, Replay, Skip, Wait
 from jobs.planning.readiness import AssetEvent
@@ -283,6 +283,20 @@ def test_a_daily_run_stops_at_the_first_failed_chunk(airflow: Airflow) -> None:
 def test_airflows_backfill_without_a_predecessor_is_refused(airflow: Airflow) -> None:
     with pytest.raises(RequestError, match="2024-01-04"):
         airflow.decide_backfill("2024-01-05", "2024-01-06")
+
+
+def test_an_interval_is_not_refused_if_the_one_before_ends_while_airflow_is_asked(airflow: Airflow) -> None:
+    """The state of its DAG run is read after the ledger."""
+    interval = (day_ms("2024-01-02"), day_ms("2024-01-03"))
+
+    def is_before_running() -> bool:
+        airflow.backfilled("2024-01-01", "2024-01-02")
+        return False
+
+    asks = AskAirflow(is_interval_before_running=is_before_running)
+    waits = plan_backfill_interval(airflow.work(LATER_MS), interval_ms=interval, who="airflow", airflow=asks)
+    assert isinstance(waits, Wait)
+    assert airflow.backfilled("2024-01-02", "2024-01-03").is_published
 
 
 def test_a_backfill_by_hand_is_resumed_by_the_same_request(airflow: Airflow) -> None:

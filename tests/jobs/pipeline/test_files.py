@@ -64,6 +64,16 @@ def test_a_pipeline_survives_json(name: str) -> None:
     assert list(pipeline_from_json(text, source="ledger").aggregates) == list(pipeline.aggregates)
 
 
+def test_a_stored_spec_is_validated_once_for_all_requests_that_have_it() -> None:
+    text = pipeline_to_json(load_pipeline(SHIPPED[0], PIPELINES))
+    first, second = (pipeline_from_json(text, source=source) for source in ("request 1", "request 2"))
+    assert first.log is second.log
+    assert (first.source, second.source) == ("request 1", "request 2")
+    for source in ("request 1", "request 2"):
+        with pytest.raises(SpecError, match=f"^{source}: expected JSON"):
+            pipeline_from_json("no JSON", source=source)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
@@ -270,6 +280,22 @@ def test_a_pipeline_is_found_by_name_or_by_path(tmp_path: Path) -> None:
         load_pipeline("other", tmp_path)
 
 
+def test_the_directory_of_a_file_that_is_a_link_is_that_of_the_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ConfigMap of Kubernetes: each file is a link into `..data`, and that is a link, which a deployment swaps."""
+    release, pipelines = tmp_path / "pipelines" / "..2026_1", tmp_path / "pipelines"
+    release.mkdir(parents=True)
+    (release / "flights.yaml").write_text(FLIGHTS)
+    (pipelines / "..data").symlink_to(release.name)
+    (pipelines / "flights.yaml").symlink_to("..data/flights.yaml")
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")
+    for path in (pipelines / "flights.yaml", Path("../pipelines/flights.yaml")):
+        assert load_pipeline(str(path), PIPELINES).functions_dir == pipelines
+        assert parse_pipeline(FLIGHTS, source=str(path)).functions_dir == pipelines
+
+
 def test_two_files_with_the_same_name_are_refused_by_every_reader(tmp_path: Path) -> None:
     for name in ("flights.yaml", "flights.yml"):
         (tmp_path / name).write_text(FLIGHTS)
@@ -306,6 +332,14 @@ def test_a_path_that_is_not_a_regular_file_is_refused_without_blocking(tmp_path:
         "fifo": "cannot be read: it is not a regular file",
         "zero": "cannot be read: it is not a regular file",
     }
+
+
+def test_hidden_files_of_editors_are_no_pipelines(tmp_path: Path) -> None:
+    (tmp_path / "flights.yaml").write_text(FLIGHTS)
+    (tmp_path / ".flights.yaml").write_text("half a line")
+    (tmp_path / ".#flights.yaml").symlink_to("ann@laptop.1234")
+    files = load_all(tmp_path)
+    assert ([pipeline.name for pipeline in files.good], files.broken) == (["flights"], ())
 
 
 def test_a_bug_in_reading_one_file_stops_only_that_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,7 +52,10 @@ def test_a_thread_has_texts_and_assignments_in_order_and_a_retry_adds_nothing(
     for _ in range(2):
         said = comment(work, request_id, by=by(2), entry=Entry(assignee=" bob "))
         assert said == f"request {request_id} is assigned to bob"
-    comment(work, request_id, by=by(1), entry=Entry(text="again"))
+    comment(work, request_id, by=by(1), entry=Entry(text=HOSTILE))
+    for other in (Entry(text="again"), Entry(text=HOSTILE, assignee="bob")):
+        with pytest.raises(RequestError, match="decide_sales/1 has written another entry before"):
+            comment(work, request_id, by=by(1), entry=other)
     request = work.ledger.view().requests[request_id]
     assert [(one.who, one.text, one.assignee) for one in request.comments] == [
         ("ines", HOSTILE, None),

@@ -20,20 +20,24 @@ from jobs.durability import durable_files
 from jobs.lake.lake import Lake
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.view import StagedRun
-from jobs.orchestration.following import stopped_readers
+from jobs.orchestration.following import slices_to_follow, stopped_readers
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.repair_range import repair_of
 from jobs.orchestration.requests import Staging, run_request
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound, slices_between
+from jobs.planning.change_sentences import told_changes
 from jobs.planning.plan import Plan
-from jobs.planning.request_context import Asked, open_request_context
+from jobs.planning.request_context import Asked, not_in_upstream, open_request_context
 from jobs.planning.standing import standing
 from jobs.planning.steps import Ask, Reason
+from jobs.publishing.decisions import rollback
 from jobs.publishing.publishing import publish_request
 from jobs.reading import upstream_place
 from jobs.reading.published import read_published, read_published_table
 from jobs.reading.upstream_place import UpstreamPlace
+from jobs.reading.verified_log import verify_log
+from jobs.reading.verify import Span
 from jobs.replay.orders import ReplayOrder
 from jobs.replay.sizes import Sizes
 from jobs.runs import RunResult
@@ -242,11 +246,6 @@ def test_windows_that_a_repair_fired_again_have_the_values_that_readers_see(tmp_
         run_days(work, DAYS - 1, DAYS)
         records = records_of(root, reader)
         after = check_records(root, pipeline, records)
-        view = Ledger(Lake(root=str(lake)).ledger("hours"), now_ms=lambda: NOW_MS).view()
-        shown = Counter(
-            (row["j"], *window_of(row)) for row in read_published(Lake(root=str(lake)), "hours", view).to_pylist()
-        )
-        assert set(shown.values()) == {1}, seed
         fired_again += sum(after[window] != values for window, values in before.items())
         change_bounds(root / "late" / "window_outputs", "maxValues", "window_end", "1960-01-01T00:00:00.000Z")
         assert records_of(root, reader) == records, seed
@@ -280,6 +279,11 @@ def test_windows_of_specs_with_other_keys_are_not_one_window(tmp_path: Path, oth
         records = records_of(lake, downstream())
         assert before.items() <= records.items(), seed
         check_records(lake, new, records)
+        view = Ledger(Lake(root=str(lake)).ledger("hours"), now_ms=lambda: NOW_MS).view()
+        shown = Counter(
+            (row["j"], *window_of(row)) for row in read_published(Lake(root=str(lake)), "hours", view).to_pylist()
+        )
+        assert set(shown.values()) == {1}, seed
         fired_again += sum(row.get("j") is not None for own in [*records.values()][3:] for row in own)
     assert fired_again
 
@@ -466,6 +470,22 @@ def test_slices_that_the_other_pipeline_has_not_published_are_refused(lake: Path
     assert [slice_.slice_id for slice_ in ready] == ["1970-01-08"]
 
 
+def test_an_upstream_that_has_rolled_back_all_is_told_and_no_damage(lake: Path) -> None:
+    """Defects: its readers were told that no published slice has changed, and `verify` stopped the clean-up."""
+    hours, work = upstream(Random(5), "tumbling: {size: 5h}"), context_in(lake, downstream())
+    run(lake, hours, 0, 3)
+    run(lake, downstream(), 0, 3)
+    theirs = context_in(lake, hours)
+    seq = theirs.ledger.view().standing[-1].seq
+    rollback(theirs, publication=seq, who="ann", reason="wrong")
+    told = told_changes(work, work.ledger.view())
+    assert told.slices is None
+    assert "not compared with the log: pipeline hours has published nothing" in told.sentences[0]
+    verified = verify_log(work.lake, work.pipeline, work.ledger.view(), span=Span())
+    assert not verified.findings
+    assert str(verified).startswith("the log was not compared: pipeline hours has published nothing")
+
+
 def test_slices_without_a_column_that_the_reader_names_are_refused(lake: Path) -> None:
     hours = upstream(Random(5), "tumbling: {size: 5h}")
     renamed = upstream(Random(5), "tumbling: {size: 5h}", total="sum_of_v")
@@ -535,6 +555,48 @@ def test_hourly_slices_and_a_chain_of_three_pipelines(tmp_path: Path) -> None:
     for window in windows:
         totals[window["window_start"].hour] += window["total"]
     assert totals == {0: sum(range(8)), 8: sum(range(8, 16))}
+
+
+@pytest.mark.parametrize(("before", "after"), [("12h", "6h"), ("6h", "12h"), ("1d", "12h")])
+def test_an_upstream_that_goes_on_with_slices_of_another_length(tmp_path: Path, before: str, after: str) -> None:
+    """Defect: no command could go on with its reader, and none told that before the adoption."""
+    rows = [{"k": hour % 2, "at": hour * HOUR_MS, "v": hour, "dt": day_and_hour(hour)} for hour in range(96)]
+    write_deltalake(str(tmp_path / "log"), pa.Table.from_pylist(rows), partition_by=["dt"])
+    by = "  slice: {by: dt, every: EVERY}\n  order: [v]\n"
+    text = (
+        "pipeline: one\nlog:\n  table: log\n  key: [k]\n  event_time: {column: at, unit: ms}\n"
+        f"{by}watermark: {{kind: ascending}}\nwindows:\n  tumbling: {{size: 2h}}\n"
+        "aggregates: {n: {count: {}}, total: {sum: v}}\n"
+    )
+    one, other = (pipeline_of(text.replace("EVERY", every)) for every in (before, after))
+    reader, adopted = (counting("two", "one", f"  slice: {{every: {every}}}\n", size="8h") for every in (before, after))
+    border = "1970-01-03T00:00"
+    run_range(None, tmp_path, one, ("1970-01-01T00:00", border), sizes=SIZES)
+    run_range(None, tmp_path, reader, ("1970-01-01T00:00", border), sizes=SIZES)
+    is_readable = before != "6h"
+    warned = [*stopped_readers((reader,), Lake(root=str(tmp_path)), before=one, after=other)]
+    assert ["cannot read those of" in line for line in warned] == ([] if is_readable else [True])
+    run_range(None, tmp_path, other, (border, "1970-01-05T00:00"), sizes=SIZES, warms_up=True)
+    slices, warnings = slices_to_follow(context_in(tmp_path, reader))
+    assert slices[-1].end_ms == (4 if is_readable else 2) * DAY_MS
+    assert ["cannot read those of" in line for line in warnings] == ([] if is_readable else [True])
+    if is_readable:
+        run_range(None, tmp_path, reader, (border, "1970-01-05T00:00"), sizes=SIZES)
+        work = context_in(tmp_path, reader)
+        assert not not_in_upstream(work, work.ledger.view())
+    else:
+        with pytest.raises(RequestError, match=f"published its time in slices of {after}"):
+            run_range(None, tmp_path, reader, (border, "1970-01-05T00:00"), sizes=SIZES)
+        run_range(None, tmp_path, adopted, (border, "1970-01-05T00:00"), sizes=SIZES, warms_up=True)
+        work = context_in(tmp_path, adopted)
+        assert slices_to_follow(work)[0][0].start_ms == 2 * DAY_MS
+        assert told_changes(work, work.ledger.view()).slices == ()
+    view = Ledger(Lake(root=str(tmp_path)).ledger("two"), now_ms=lambda: NOW_MS).view()
+    windows = read_published(Lake(root=str(tmp_path)), "two", view).to_pylist()
+    totals = Counter[int]()
+    for window in windows:
+        totals[int(window["window_start"].timestamp()) // 3_600] += window["total"]
+    assert totals == {hour: sum(range(hour, hour + 8)) for hour in range(0, 88, 8)}
 
 
 def counting(name: str, reads: str, more: str, *, size: str) -> Pipeline:

@@ -37,6 +37,7 @@ SMALL = Sizes(
     rows_per_encoding=50,
     ordered_bytes=3_000,
     run_records=1,
+    constant_rows=1,
     run_steps=2,
     sorted_rows=17,
     full_state_rows=0,

@@ -150,12 +150,17 @@ def test_constant_columns_have_the_hashes_of_single_values() -> None:
     """A column with one value is hashed once. One that differs in a row, or only in its bits, is not constant."""
     for seed in seeds(200):
         rng = random.Random(seed)
-        kind = rng.choice(["long", "integer", "short", "boolean", "double", "float", "string", "timestamp", "date"])
+        kind = rng.choice(["long", "integer", "short", "boolean", "double", "float", "string", "timestamp", "date",
+                           "decimal(38,2)"])  # fmt: skip
         one, other = random_value(rng, kind), random_value(rng, kind)
         values = [one] * rng.randint(1, 40)
         if rng.random() < 0.5:
             values[rng.randrange(len(values))] = rng.choice([other, None, 0.0, -0.0] if kind == "double" else [other])
         array = in_disguise(pa.array(values, arrow_type(kind)), rng)
+        if rng.random() < 0.3:
+            array = pa.StructArray.from_arrays([array, pa.array([7] * len(values))], ["a", "b"]).slice(
+                rng.randint(0, 1)
+            )
         rows = pa.table({"x": array})
         expected = row_hashes(rows, 7, probe=len(values), stacked=0)
         assert (row_hashes(rows, 7, probe=rng.randint(1, 4), stacked=0, block=rng.randint(1, 50)) == expected).all()

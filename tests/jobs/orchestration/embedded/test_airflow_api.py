@@ -66,3 +66,25 @@ def test_no_answer_is_airflow_refused() -> None:
 
     with _api(answer) as api, pytest.raises(AirflowRefused, match="does not answer GET"):
         api.has_dag("d")
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (httpx.Response(301, headers={"location": "https://airflow/x"}), "redirects .* to https://airflow/x; give the"),
+        (httpx.Response(302, headers={"location": "https://login/"}), "redirects .* to https://login/"),
+        (httpx.Response(200, text="<html>login</html>"), "did not answer .* as Airflow does: 200 <html>login"),
+        (httpx.Response(200, json=["a"]), "did not answer"),
+        (httpx.Response(200, json={"detail": "ok"}), "without the field 'd"),
+        (httpx.Response(200, json={"dags": [{}], "dag_runs": [{}]}), "without the field 'dag_"),
+    ],
+)
+def test_an_answer_that_is_not_airflows_is_airflow_refused(answer: httpx.Response, why: str) -> None:
+    calls: list[Callable[[AirflowApi], object]] = [
+        lambda api: api.has_dag("d"),
+        lambda api: api.dag_run("d", "r"),
+        lambda api: api.dag_runs("d"),
+    ]
+    for call in calls:
+        with _api(lambda _request: answer) as api, pytest.raises(AirflowRefused, match=why):
+            call(api)

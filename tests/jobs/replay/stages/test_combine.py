@@ -24,12 +24,13 @@ from jobs.replay.pinned import pin
 from jobs.replay.sizes import Sizes
 from jobs.replay.stages import run_chunk
 from jobs.replay.stages.partial_aggregation import with_time_bounds
-from jobs.replay.stages.scan import NEVER_MS, latest_before
+from jobs.replay.stages.scan import NEVER_MS
 from jobs.replay.tasks import LocalTasks
 from tests.support.delta_logs import track_rows
 from tests.support.fuzzing import seeds
 from tests.support.replays import NOW_MS, order_of, pipeline_of, run_range, what_was_run
 from windowlib.columnar.log_reading import TimeColumn
+from windowlib.columnar.watermark_steps import latest_before
 
 DAY_MS: Final = 86_400_000
 FIRST: Final = date(2024, 3, 1)
@@ -140,6 +141,7 @@ def random_sizes(random: Random, *, run_steps: int = 3) -> Sizes:
     return Sizes(
         local_records=10**9,
         run_steps=run_steps,
+        constant_rows=random.choice((1, 10**6)),
         run_records=random.choice((1, 4)),
         combined_records=0,
         combined_cells=random.choice((0.25, 2, 10**9, 10**9)),

@@ -136,4 +136,5 @@ def test_bounds_of_timers_are_stored(tmp_path: Path) -> None:
         for one in map(group.column, range(group.num_columns))
         if one.is_stats_set
     }
-    assert bounds == {"k": (2, 4), "domain": ("event", "event"), "at_ms": (-5, 7)}
+    windows = {"window_start_ms": (1, 1), "window_end_ms": (1, 1)}
+    assert bounds == {"k": (2, 4), "domain": ("event", "event"), "at_ms": (-5, 7), **windows}

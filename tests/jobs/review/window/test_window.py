@@ -20,6 +20,7 @@ from jobs.cli.options import run_cli
 from jobs.orchestration.late_repair import asked_for, repairing
 from jobs.orchestration.repair_range import repair_of
 from jobs.orchestration.requests import run_request
+from jobs.publishing.publishing import publish_request
 from jobs.reading.plain_values import plain
 from jobs.reading.published import read_published
 from jobs.replay.replayer import replay_chunk
@@ -42,6 +43,7 @@ from tests.support.fuzzing import seeds
 from tests.support.no_spark import threads
 from tests.support.random_windows import random_windows
 from tests.support.replays import pipeline_of
+from tests.support.waiving import waive_newest
 from windowlib.errors import HindcastError, RequestError, SpecError
 
 
@@ -369,6 +371,30 @@ def test_the_published_row_is_not_compared_with_what_the_spec_of_a_request_gives
     found = edited.explain("x", FIRST_MS + 3 * 3_600_000, request=outcome.request_id)
     assert found.differences == ()
     assert [(pane.readers, pane.is_computed) for pane in found.panes] == [("not published", True), ("seen", None)]
+
+
+def test_windows_of_a_spec_with_other_keys_are_not_the_window(hours: Shop) -> None:
+    """Defect: windows of a former spec with equal bounds, and equal common keys, were told as panes of one window."""
+    windows = "{tumbling: {size: 3h}, allowed_lateness: 1d}"
+    text = SPEC.replace("WINDOWS", windows).replace("WATERMARK", "{kind: ascending}")
+    root = hours.root / "other"
+    former = Shop(root, pipeline_of(text.replace("key: [user]", "key: [user, amount]")))
+    for number, amount in enumerate((1, 2, 3, 1)):
+        former.append(0, [row(number, at=5.0, amount=amount)])
+    former.append(0, [row(9, at=23.0)])
+    former.append(1, [row(12, at=22.0, amount=5), row(10, at=30.0, amount=7), row(11, at=47.0)])
+    former.run(0, 1)
+    new = Shop(root, pipeline_of(text))
+    outcome = new.run(1, 2, warms_up=True)
+    if not outcome.is_published:
+        waive_newest(new.work, "2026-03-02", reason="new keys", who="ann")
+        publish_request(new.work, outcome.request_id, who="ann")
+    told = new.explain("x", FIRST_MS + 30 * 3_600_000)
+    assert ([pane.row["total"] for pane in told.seen], told.differences) == ([7], ())
+    [sentence] = (told := new.explain("x", FIRST_MS + 21 * 3_600_000)).differences
+    assert ([pane.row["total"] for pane in told.seen], sentence.startswith("The windows of 1 slice")) == ([6], True)
+    with pytest.raises(RequestError, match=r"no pane and no record .* have other key columns"):
+        new.explain("x", FIRST_MS + 3 * 3_600_000)
 
 
 @pytest.mark.parametrize(
