@@ -35,7 +35,7 @@ from jobs.replay.pinned import pin
 from jobs.replay.stages.ascending import Ascending
 from jobs.replay.stages.counted import block_groups, chunk_time, scan_plan
 from jobs.replay.stages.judging import ScanPlan
-from jobs.replay.stages.scan import NEVER_MS, Scanned, latest_before
+from jobs.replay.stages.scan import NEVER_MS, Scanned
 from jobs.replay.tasks import SparkTasks
 from jobs.runs import Verdict
 from jobs.spark.lazy_session import LazySession
@@ -44,6 +44,7 @@ from jobs.wall_clock import now_ms
 from tests.support.replays import order_of
 from tests.support.waiving import waive_newest
 from windowlib.columnar.instants import read_instants
+from windowlib.columnar.watermark_steps import latest_before
 from windowlib.records import tables
 
 if TYPE_CHECKING:

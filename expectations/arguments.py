@@ -15,6 +15,9 @@ from typing import Any
 EXACT_LIMIT = 2**53
 """Great Expectations may compare as doubles. A bound below this limit is exact for every 64-bit integer."""
 
+ISO_TIME = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?", re.ASCII)
+"""The form of a time that every parser reads in the same way. Great Expectations refuses some other ISO forms."""
+
 Problem = str | None
 Judge = Callable[[Any], Problem]
 
@@ -58,7 +61,7 @@ def bound(value: Any) -> Problem:  # noqa: ANN401 -- any JSON value
         return "is not a number or an ISO time such as 2013-02-08T05:00:00"
     if at.tzinfo:
         return "has an offset; times in suites are UTC, so write the time without an offset"
-    return None if "T" in value or " " in value else "is a date; write the time too, such as 2013-02-08T00:00:00"
+    return None if ISO_TIME.fullmatch(value) else "is not a date with a time in a form such as 2013-02-08T00:00:00"
 
 
 def count(value: Any) -> Problem:  # noqa: ANN401 -- any JSON value
@@ -67,6 +70,11 @@ def count(value: Any) -> Problem:  # noqa: ANN401 -- any JSON value
     if problem is None and (value < 0 or value != int(value)):
         return "is not a count: a whole number, 0 or more"
     return problem
+
+
+def index(value: Any) -> Problem:  # noqa: ANN401 -- any JSON value
+    """Allow a count from 1 on."""
+    return count(value) or ("is ignored by Great Expectations; leave it out" if value == 0 else None)
 
 
 def share(value: Any) -> Problem:  # noqa: ANN401 -- any JSON value

@@ -82,7 +82,7 @@ ADMITTED: Mapping[str, Shape] = {
     "expect_column_proportion_of_unique_values_to_be_between": _between(may_be.share),
     "expect_column_stdev_to_be_between": _between(may_be.number),
     "expect_column_sum_to_be_between": _between(may_be.number),
-    "expect_column_to_exist": Shape(required={"column": may_be.name}, optional={"column_index": may_be.count}),
+    "expect_column_to_exist": Shape(required={"column": may_be.name}, optional={"column_index": may_be.index}),
     "expect_column_unique_value_count_to_be_between": _between(may_be.count),
     "expect_column_value_lengths_to_be_between": _between(may_be.count, _MOSTLY),
     "expect_column_value_lengths_to_equal": _on_column(_MOSTLY, value=may_be.count),

@@ -207,6 +207,8 @@ class _Reader:
             problem = {**shape.required, **shape.optional}[name](value)
             if problem:
                 self.fail(f"{name} = {_shown(value)} {problem}", "change it")
+        if "column_A" in kwargs and kwargs["column_A"] == kwargs["column_B"]:
+            self.fail(f"compares the column {short(kwargs['column_A'])} with itself", "name two columns")
         self._ordered(kwargs.get("min_value"), kwargs.get("max_value"))
         if shape.never_fails(kwargs):
             self.fail("accepts everything", "give a bound that a value can miss, and a share (`mostly`) above 0")

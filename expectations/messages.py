@@ -6,6 +6,7 @@ unknown check is described by its type.
 
 import math
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 from expectations.formatting import percent, spell, spell_apart
@@ -35,6 +36,9 @@ def demand(check: str, column: str | None, arguments: Mapping[str, Any]) -> str:
         "a": first,
         "b": rest,
         "range": _range(arguments, column),
+        "are": "are" if arguments.get("exact_match", True) else "are at least",
+        "any": "each of" if arguments.get("match_on") == "all" else "one of",
+        "at": f" at index {spell(arguments['column_index'])}" if arguments.get("column_index") else "",
         "set": _listed(arguments.get("value_set") or arguments.get("column_set") or arguments.get("column_list")),
         "regex": str(arguments.get("regex", "")),
         "regexes": _listed(arguments.get("regex_list")),
@@ -47,7 +51,7 @@ def demand(check: str, column: str | None, arguments: Mapping[str, Any]) -> str:
 def finding(
     column: str | None, observed: Mapping[str, Any], *, check: str = "", arguments: Mapping[str, Any] | None = None
 ) -> str:
-    """Return what a check observed: `78.2 %`, `3 of 5,000 rows unexpected (0.06 %), among them LGA`, or `nothing`.
+    """Return what a check observed: `78.2 %`, `3 of 5,000 rows unexpected (0.06 %), among them LGA`, or `no LGA`.
 
     A number that is not equal to a limit of the check has a text that differs from that of the limit in its demand.
     """
@@ -58,8 +62,9 @@ def finding(
         return _value(column, observed, of_check)
     if "rows" in observed:
         return _rows(column, observed, of_check)
-    shown = observed.get("values") or observed.get("sample")
-    return _listed(shown, column, of_check) if shown else "nothing"
+    shown, absent = observed.get("values") or observed.get("sample"), observed.get("absent")
+    parts = [_listed(shown, column, of_check)] if shown else []
+    return ", but ".join([*parts, f"no {_listed(absent, column)}"] if absent else parts) or "nothing"
 
 
 def _value(column: str | None, observed: Mapping[str, Any], of_check: tuple[float | None, float | None]) -> str:
@@ -86,7 +91,8 @@ def shortfall(check: str, column: str | None, *, arguments: Mapping[str, Any], o
             else f"{wanted}: failed"
         )
     subject = template.removesuffix("{range}").format(column=_SUBJECTS.get(column or "", column or "")).strip()
-    words, limit = ("limit", most) if least is None or (most is not None and value >= most) else ("at least", least)
+    is_above = least is None or (most is not None and value >= most)
+    words, limit = _sides(arguments)[is_above].replace("at most", "limit"), most if is_above else least
     texts = (spell(value, column), spell(limit, column)) if limit is None else spell_apart(value, limit, column)
     return f"{subject} {texts[0]}, {words} {texts[1]}{_where(arguments.get('row_condition'))}"
 
@@ -139,7 +145,7 @@ _TEMPLATES: Mapping[str, str] = {
     "expect_column_proportion_of_unique_values_to_be_between": "share of unique {column} {range}",
     "expect_column_stdev_to_be_between": "standard deviation of {column} {range}",
     "expect_column_sum_to_be_between": "sum of {column} {range}",
-    "expect_column_to_exist": "{column} exists",
+    "expect_column_to_exist": "{column} exists{at}",
     "expect_column_unique_value_count_to_be_between": "number of different {column} {range}",
     "expect_column_value_lengths_to_be_between": "length of {column} {range}",
     "expect_column_value_lengths_to_equal": "length of {column} = {value}",
@@ -148,7 +154,7 @@ _TEMPLATES: Mapping[str, str] = {
     "expect_column_values_to_be_null": "{column} null",
     "expect_column_values_to_be_unique": "{column} unique",
     "expect_column_values_to_match_regex": "{column} matches {regex}",
-    "expect_column_values_to_match_regex_list": "{column} matches {regexes}",
+    "expect_column_values_to_match_regex_list": "{column} matches {any} {regexes}",
     "expect_column_values_to_not_be_in_set": "{column} none of {set}",
     "expect_column_values_to_not_be_null": "{column} not null",
     "expect_column_values_to_not_match_regex": "{column} does not match {regex}",
@@ -160,7 +166,7 @@ _TEMPLATES: Mapping[str, str] = {
     "expect_table_column_count_to_be_between": "number of columns {range}",
     "expect_table_column_count_to_equal": "number of columns = {value}",
     "expect_table_columns_to_match_ordered_list": "columns are {set}, in this order",
-    "expect_table_columns_to_match_set": "columns are {set}",
+    "expect_table_columns_to_match_set": "columns {are} {set}",
     "expect_table_row_count_to_be_between": "number of rows {range}",
     "expect_table_row_count_to_equal": "number of rows = {value}",
     "conservation": "read = assigned + late + unassigned + invalid",
@@ -171,22 +177,28 @@ _TEMPLATES: Mapping[str, str] = {
 
 
 def _range(arguments: Mapping[str, Any], column: str | None) -> str:
-    least, most = arguments.get("min_value"), arguments.get("max_value")
-    above = "above" if arguments.get("strict_min") else "at least"
-    below = "below" if arguments.get("strict_max") else "at most"
-    if least is None:
-        return f"{below} {spell(most, column)}"
-    if most is None:
-        return f"{above} {spell(least, column)}"
-    if arguments.get("strict_min") or arguments.get("strict_max"):
-        return f"{above} {spell(least, column)} and {below} {spell(most, column)}"
-    return f"from {spell(least, column)} to {spell(most, column)}"
+    ends: tuple[Any, Any] = arguments.get("min_value"), arguments.get("max_value")
+    above, below = _sides(arguments)
+    has_limits = all(_limit(end) is not None for end in ends)
+    least, most = spell_apart(ends[0], ends[1], column) if has_limits else (spell(end, column) for end in ends)
+    if ends[0] is None:
+        return f"{below} {most}"
+    if ends[1] is None:
+        return f"{above} {least}"
+    is_strict = arguments.get("strict_min") or arguments.get("strict_max")
+    return f"{above} {least} and {below} {most}" if is_strict else f"from {least} to {most}"
+
+
+def _sides(arguments: Mapping[str, Any]) -> tuple[str, str]:
+    return "above" if arguments.get("strict_min") else "at least", "below" if arguments.get("strict_max") else "at most"
 
 
 def _mostly(check: str, arguments: Mapping[str, Any]) -> str:
     mostly = _limit(arguments.get("mostly"))
     rows = "the rows" if check in _OF_NULLS else "the rows with a value"
-    return "" if mostly is None or mostly >= 1 else f", in at least {percent(mostly)} of {rows}"
+    if mostly is None or mostly >= 1:
+        return ""
+    return f", in at least {(Decimal(repr(mostly)) * 100).normalize():f} % of {rows}"  # all digits decide
 
 
 def _where(condition: object) -> str:
@@ -220,11 +232,11 @@ def _rows(column: str | None, observed: Mapping[str, Any], of_check: tuple[float
     unexpected, rows, share, missing = (_limit(observed.get(name)) or 0.0 for name in names)
     if not rows or (rows == missing and not unexpected):
         return "no row has a value, so nothing to check" if rows else "no rows, so nothing to check"
-    judged = "rows with a value" if missing else "rows"
+    of_value = " with a value" if missing else ""
     if not unexpected:
-        return "the one row" if rows == 1 else f"all {spell(rows - missing)} {judged}"
+        return f"the one row{of_value}" if rows - missing == 1 else f"all {spell(rows - missing)} rows{of_value}"
     more = f"; {spell(missing)} more have none" if missing else ""
-    summary = f"{spell(unexpected)} of {spell(rows - missing)} {judged} unexpected ({percent(share)}{more})"
+    summary = f"{spell(unexpected)} of {spell(rows - missing)} rows{of_value} unexpected ({percent(share)}{more})"
     sample = observed.get("sample")
     return f"{summary}, among them {_listed(sample, column, of_check)}" if sample else summary
 

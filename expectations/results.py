@@ -45,7 +45,7 @@ def outcome(check: Check, answer: Answer) -> Outcome:
             success, observed = True, {"note": NOTE_NO_ROWS}
         elif rows == nulls and check.type != OF_NULLS:  # the engines differ: 0 or null
             success, observed = False, {"note": NOTE_NO_VALUE}
-    if "rows" in observed and answer.alone is not None:
+    if observed.get("rows") and answer.alone is not None:
         observed |= {"value": json_safe(answer.alone)}
     return Outcome(
         index=check.index,

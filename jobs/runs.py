@@ -90,7 +90,8 @@ class LogCoordinates:
 
     `earlier_records` are the records of the slices before, in which `log.distinct` looks for earlier records. `commits`
     and `digest` cover the files of these slices, too; `files`, `records` and `bytes` do not. The numbers of records are
-    those of the files with statistics. `files` does not count files that are known to have no record.
+    those of the files with statistics. `uncounted` is the number of the others, also of those of the slices before;
+    it is 0 in old ledgers. `files` does not count files that are known to have no record.
 
     `file_digests` has the digests of those files of the slice that no checksum covers whole (jobs.lake.covered_files);
     it is empty if a reading compared no byte. `log_digests` has those of files of `_delta_log` that no run before had
@@ -107,6 +108,7 @@ class LogCoordinates:
     since: int = 0
     sound: int = -1
     earlier_records: int = 0
+    uncounted: int = 0
     file_digests: str = field(default="", compare=False)
     log_digests: str = field(default="", compare=False)
 
@@ -117,8 +119,8 @@ class LogCoordinates:
 
     @property
     def has_unknown_records(self) -> bool:
-        """Whether there are files, and none of them has statistics."""
-        return bool(self.files) and not self.records
+        """Whether a file has no statistics. In old ledgers: whether there are files, and none of them has any."""
+        return self.uncounted > 0 or (self.files > 0 and not self.records)
 
     @property
     def named_version(self) -> str:

@@ -1,7 +1,6 @@
 """Compiles an expectation for the columns of a table, or leaves it to Great Expectations."""
 
 import operator
-import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import reduce
@@ -12,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from expectations.arguments import EXACT_LIMIT
+from expectations.arguments import EXACT_LIMIT, ISO_TIME
 from expectations.compiled.aggregates import (
     STATISTICS,
     CountCheck,
@@ -90,9 +89,6 @@ _SHAPES: Mapping[str, Callable[[Mapping[str, Any], Sequence[str]], Verdict]] = {
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_ISO = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?", re.ASCII)
-"""The form of a time that every parser reads in the same way."""
-
 _MAX_DIGITS = 76
 """The most digits of a decimal of Arrow. Two decimals of any scale fit."""
 _ARROW_COMPARE: Mapping[Any, Callable[[Any, Any], Any]] = {
@@ -255,7 +251,7 @@ class _Compiler:
         compare = operator.eq if self.kind.endswith("equal") else operator.gt
         if self.kwargs.get("or_equal"):
             compare = operator.ge
-        if self.names[0] == self.names[1] or not _comparable(self.kinds, compare):
+        if not _comparable(self.kinds, compare):
             return None
         return self._rows(
             lambda rows: _compared(rows, self.names, compare),
@@ -340,7 +336,7 @@ def _bound(kind: Kind, value: object) -> float | None:
     """Return a bound for the numbers of a column; None if the types do not fit."""
     if kind in NUMERIC and isinstance(value, int | float) and is_number(value):
         return value
-    if kind is Kind.TIME and isinstance(value, str) and _ISO.fullmatch(value):
+    if kind is Kind.TIME and isinstance(value, str) and ISO_TIME.fullmatch(value):
         return (datetime.fromisoformat(value).replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
     return None
 

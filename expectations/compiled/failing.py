@@ -33,8 +33,8 @@ def check_of(kind: str, column: str | None, arguments: str) -> Check | None:
 def failing_rows(check: Check, rows: pa.Table) -> list[int] | None:
     """Return the positions of the rows that do not keep a check; None if that cannot be told row by row.
 
-    The answer is None for a check of an aggregate, for an expectation that is not compiled for these types, and for a
-    row whose verdict depends on the engine.
+    The answer is None for a check of an aggregate, for an expectation that is not compiled for these types, and if the
+    verdict of a row depends on the engine.
     """
     if not rows.num_rows or not check.read_columns <= set(rows.column_names):
         return None
@@ -45,6 +45,8 @@ def failing_rows(check: Check, rows: pa.Table) -> list[int] | None:
     start = 0
     for batch in rows.select(sorted(check.read_columns)).combine_chunks().to_batches():
         unexpected = measure.unexpected(Rows(np.zeros(batch.num_rows, dtype=np.int64), batch))
+        if unexpected is None:
+            return None
         positions += (np.flatnonzero(unexpected) + start).tolist()
         start += batch.num_rows
     return positions

@@ -2,22 +2,28 @@
 
 A text is equal to no number, and for Great Expectations a time is not equal to its text. So a check that no value is in
 such a set passes for ever, and a check with such a row condition reads no row. A bound of another kind than the column
-is an error in every slice, which no person can waive.
+is an error in every slice, which no person can waive. An integer is compared with a number from 2^53 on exactly or as a
+double, which depends on the other values.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
+from expectations.arguments import number
 from expectations.compiled.aggregates import STATISTICS
 from expectations.compiled.columns import NUMERIC, Kind, kind_of
 from expectations.suites import Check, Suite
 from windowlib.errors import SpecError
 
 _BOUNDED = frozenset({"expect_column_values_to_be_between", *STATISTICS})
+_EXACT = frozenset(
+    {"expect_column_values_to_be_between", "expect_column_max_to_be_between", "expect_column_min_to_be_between"}
+)
+"""Checks that compare a value of a column with their bounds."""
 _COMPARING = frozenset(
     {
         "expect_column_pair_values_a_to_be_greater_than_b",
@@ -67,6 +73,8 @@ def _misfits(check: Check, types: Mapping[str, pa.DataType]) -> Iterator[str]:
         return
     kind, column = _alike(types[name]), f"column {name} is {types[name]}"
     advice = _ADVICE.get(kind, _NULLS_ONLY)
+    bounds = [check.kwargs.get(end) for end in ("min_value", "max_value") if check.type in _EXACT]
+    yield from _inexact(column, types[name], [*bounds, *(check.kwargs.get("value_set") or ())])
     for value in check.kwargs.get("value_set") or ():
         if not _can_equal(kind, value):
             yield f"{column}, and no value of it is equal to {value!r}; {advice}"
@@ -75,15 +83,14 @@ def _misfits(check: Check, types: Mapping[str, pa.DataType]) -> Iterator[str]:
         if value is not None and kind is not (Kind.TIME if isinstance(value, str) else Kind.REAL):
             fitting = _ADVICE_OF_BOUNDS.get(kind, _NULLS_ONLY)
             yield f"{column}, and cannot be compared with {end} = {value!r}; {fitting}"
-    if "match_regex" in check.type or "value_lengths" in check.type:
-        yield from (f"{column}, {problem}; {advice}" for problem in _of_text(types[name]))
+    if ("match_regex" in check.type or "value_lengths" in check.type) and not _is_written_alike(types[name]):
+        yield f"{column}, whose values have no text that is the same on every engine; {advice}"
 
 
-def _of_text(arrow: pa.DataType) -> Iterator[str]:
-    if pa.types.is_decimal(arrow) or pa.types.is_date(arrow):
-        yield "and engines write such values in different ways"
-    if pa.types.is_binary(arrow) or pa.types.is_large_binary(arrow):
-        yield "which is not a text"
+def _inexact(column: str, arrow: pa.DataType, values: Iterable[Any]) -> Iterator[str]:
+    """Find numbers such as 1e18. Great Expectations writes all numbers as floats, so the loader accepts them."""
+    floats = (value for value in values if pa.types.is_integer(arrow) and isinstance(value, float))
+    yield from (f"{column}, and {value!r} {problem}" for value in floats if (problem := number(int(value))))
 
 
 def _of_several(types: Mapping[str, pa.DataType], check: str) -> Iterator[str]:
@@ -104,12 +111,18 @@ def _of_condition(condition: Any, types: Mapping[str, pa.DataType]) -> Iterator[
     if not condition or condition["type"] != "comparison" or condition["column"]["name"] not in types:
         return
     name, symbol, parameter = condition["column"]["name"], condition["operator"], condition["parameter"]
+    values = parameter if isinstance(parameter, list) else [parameter]
+    yield from _inexact(f"column {name} is {types[name]}", types[name], values)
     kind = _alike(types[name])
     is_fit = _can_order if kind is Kind.TIME and symbol[0] in "<>" else partial(_can_equal, kind)
-    for value in parameter if isinstance(parameter, list) else [parameter]:
+    for value in values:
         if not is_fit(value):
             advice = _ADVICE.get(kind, _NULLS_ONLY)
             yield f"column {name} is {types[name]}, which row_condition compares with {value!r}, never equal; {advice}"
+
+
+def _is_written_alike(arrow: pa.DataType) -> bool:
+    return bool(kind_of(arrow) is Kind.TEXT or pa.types.is_integer(arrow))
 
 
 def _alike(arrow: pa.DataType) -> Kind:

@@ -101,9 +101,12 @@ class RowCheck(_UnexpectedRows):
         if self._demand.doubtful:
             self._doubtful.update(np.unique(rows.slices[judged & self._demand.doubtful(rows)]).tolist())
 
-    def unexpected(self, rows: Rows) -> Flags:
-        """Return which rows do not keep the demand."""
-        return self.judged(rows) & ~self._expected(rows)
+    def unexpected(self, rows: Rows) -> Flags | None:
+        """Return which rows do not keep the demand; None if a row is doubtful."""
+        judged = self.judged(rows)
+        if self._demand.doubtful and (judged & self._demand.doubtful(rows)).any():
+            return None
+        return judged & ~self._expected(rows)
 
     def _expected(self, rows: Rows) -> Flags:
         assert self._demand.expected is not None, "a check of each row by itself has a demand"

@@ -10,12 +10,12 @@ from typing import Any, Final
 
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import RedirectResponse, Response
+from fastapi.responses import Response
 from starlette.datastructures import FormData
 
 from jobs.airflow_ui.context import PipelineContext, PipelineDep, opening_once
 from jobs.airflow_ui.decide.airflow import UNDER_WAY, Refused, UsersAirflow, run_id_of, token_of
-from jobs.airflow_ui.rendering import linker, page
+from jobs.airflow_ui.rendering import page, see
 from jobs.airflow_ui.security import may_backfill
 from jobs.orchestration.backfill_checks import checked_form
 from jobs.orchestration.backfill_form import (
@@ -87,7 +87,7 @@ async def plan_or_start(request: Request, context: PipelineDep) -> Response:
     started_id = run_id_of(mark, f"{entered['from']}_to_{entered['to']}") if is_start else None
     async with UsersAirflow(token_of(request)) as airflow:
         if started_id is not None and await airflow.is_under_way(dag_id, started_id):  # a second click
-            return RedirectResponse(str(linker(request)(links.backfill_page(context.name, started_id))), 303)
+            return see(request, links.backfill_page(context.name, started_id))
     made = await run_in_threadpool(_with_plan, context, entered, replaces if is_start else None)
     if made.problems:
         return _answer(request, context, made, status=_CONFLICT if made.open_ranges else _INVALID)
@@ -105,7 +105,7 @@ async def plan_or_start(request: Request, context: PipelineDep) -> Response:
                 raise HTTPException(403, f"Airflow does not let you start {dag_id}: {error}") from None
             made.problems = (Problem(f"Airflow refused to start {dag_id}: {error}", ""),)
             return _answer(request, context, made, status=_CONFLICT)
-    return RedirectResponse(str(linker(request)(links.backfill_page(context.name, run_id))), 303)
+    return see(request, links.backfill_page(context.name, run_id))
 
 
 @router.get("/{run_id}")
@@ -113,7 +113,7 @@ async def started(request: Request, context: PipelineDep, run_id: str) -> Respon
     """Go to the request of a backfill; before it has one, and if it never gets one, show the state of its DAG run."""
     opened = requests_of_dag_run(context.view, _dag_id(context), run_id)
     if opened:
-        return RedirectResponse(str(linker(request)(links.request_page(context.name, opened[-1].request_id))), 303)
+        return see(request, links.request_page(context.name, opened[-1].request_id))
     dag_id = _dag_id(context)
     async with UsersAirflow(token_of(request)) as airflow:
         try:

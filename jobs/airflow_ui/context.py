@@ -54,6 +54,14 @@ class Site:
         """
         return _loaded(self.pipelines, _state_of(self.pipelines))
 
+    def pipeline(self, name: str) -> Pipeline | None:
+        """Return the pipeline of a good file; None if there is none of this name. Raises as `files`."""
+        return next((pipeline for pipeline in self.files().good if pipeline.name == name), None)
+
+    def request_context(self, pipeline: Pipeline) -> RequestContext:
+        """Return the context of a pipeline in the lake. Raises as `lake`."""
+        return open_request_context(pipeline, self.lake(), now_ms=now_ms)
+
     def lake(self) -> Lake:
         """Return the lake.
 
@@ -144,9 +152,9 @@ def find_pipeline(name: str, user: BaseUser) -> Pipeline:
         HTTPException: 404, there is no such pipeline; 403, the user may not see it; 503, its file is broken.
         SpecError: the directory of pipeline files cannot be read.
     """
-    files = Site.of_environment().files()
-    good = next((pipeline for pipeline in files.good if pipeline.name == name), None)
-    broken: BrokenPipeline | None = next((entry for entry in files.broken if entry.name == name), None)
+    site = Site.of_environment()
+    good = site.pipeline(name)
+    broken: BrokenPipeline | None = next((entry for entry in site.files().broken if entry.name == name), None)
     if good is None and broken is None:
         raise HTTPException(404, f"There is no pipeline {name!r}.")
     if not may_read(user, name):

@@ -27,7 +27,7 @@ from jobs.orchestration.backfill_checks import checked_form
 from jobs.orchestration.backfill_form import BackfillForm, FormError
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import show_ms, slice_grid
-from jobs.planning.request_context import IfOpen, open_request_context
+from jobs.planning.request_context import IfOpen
 from jobs.wall_clock import now_ms
 from windowlib.errors import HindcastError
 
@@ -86,7 +86,7 @@ async def _checked(request: Request, name: str, body: bytes) -> bytes:
     Raises:
         FormError: a field of the form is wrong.
     """
-    pipeline = next((candidate for candidate in Site.of_environment().files().good if candidate.name == name), None)
+    pipeline = Site.of_environment().pipeline(name)
     if pipeline is None or len(body) > MAX_BODY or not await _may_start(request, name):
         return body
     try:
@@ -119,8 +119,7 @@ def _read(pipeline: Pipeline, conf: Mapping[str, Any]) -> BackfillForm | None:
         FormError: a field of the form is wrong.
     """
     try:
-        work = open_request_context(pipeline, Site.of_environment().lake(), now_ms=now_ms)
-        return checked_form(work, conf, now_ms=now_ms())
+        return checked_form(Site.of_environment().request_context(pipeline), conf, now_ms=now_ms())
     except FormError:
         raise
     except HindcastError as error:

@@ -18,8 +18,6 @@ from jobs.airflow_ui.context import Site
 from jobs.orchestration.backfill_form import BOUND_TEXTS, ReplayableRange, replayable_range
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import SliceGrid, show_ms, slice_grid
-from jobs.planning.request_context import open_request_context
-from jobs.wall_clock import now_ms
 from windowlib.errors import HindcastError
 
 if TYPE_CHECKING:
@@ -55,7 +53,7 @@ class BackfillFormDefaults:
 
     async def _filled(self, name: str, body: bytes) -> bytes:
         try:
-            pipeline = next((good for good in Site.of_environment().files().good if good.name == name), None)
+            pipeline = Site.of_environment().pipeline(name)
             if pipeline is None:
                 return body
             log_range = await run_in_threadpool(self._range, pipeline)
@@ -69,8 +67,7 @@ class BackfillFormDefaults:
     def _range(self, pipeline: Pipeline) -> ReplayableRange | None:
         at_s, log_range = self.kept.get(pipeline.name, (-KEPT_S, None))
         if time.monotonic() - at_s >= KEPT_S:
-            work = open_request_context(pipeline, Site.of_environment().lake(), now_ms=now_ms)
-            log_range = replayable_range(work)
+            log_range = replayable_range(Site.of_environment().request_context(pipeline))
             self.kept[pipeline.name] = (time.monotonic(), log_range)
         return log_range
 

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from fastapi import Request
-from fastapi.responses import HTMLResponse, Response
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from jinja2 import ChoiceLoader, Environment, PackageLoader
 from markupsafe import Markup
 
@@ -56,6 +56,11 @@ def linker(request: Request) -> Callable[[str], Markup]:
     root: str = request.scope.get("root_path", "")
     before = root.removesuffix(links.PREFIX)
     return lambda path: Markup("{}{}").format(before, path)
+
+
+def see(request: Request, path: str) -> RedirectResponse:
+    """Return an answer that leads to another page, by a path of `jobs.review.links`."""
+    return RedirectResponse(str(linker(request)(path)), 303)
 
 
 @cache

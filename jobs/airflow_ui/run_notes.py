@@ -95,14 +95,12 @@ def _stop(session: "Session", dag_id: str, run_id: str) -> str | None:
         return None
     from jobs.airflow_ui.context import Site
     from jobs.orchestration.dag_leases import stop
-    from jobs.planning.request_context import open_request_context
-    from jobs.wall_clock import now_ms
 
     site = Site.of_environment()
-    pipeline = next((good for good in site.files().good if good.name == name), None)
+    pipeline = site.pipeline(name)
     if pipeline is None:
         return None
-    work = open_request_context(pipeline, site.lake(), now_ms=now_ms)
+    work = site.request_context(pipeline)
     try:
         return stop(work, (dag_id, run_id), who=_person(session, dag_id, run_id))
     except HindcastError as error:

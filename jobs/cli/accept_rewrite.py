@@ -16,6 +16,7 @@ from jobs.pipeline.slices import show_instant
 from jobs.plain_text import counted
 from jobs.planning.request_context import RequestContext
 from jobs.publishing.accepting import Acceptance, accept_rewrites, chosen_rewrites, rewrites_of, told_earlier
+from jobs.publishing.staged_changes import requests_with_records
 from windowlib.errors import RequestError
 
 UNKNOWN = "unknown"
@@ -26,7 +27,6 @@ UNKNOWN = "unknown"
     short_help="Accept a DELETE or UPDATE in old slices of the log, with a reason.",
     epilog='Example: hindcast accept-rewrite clicks --version 17 --reason "erasure request 2026-88"',
 )
-@click.argument("pipeline_name", metavar="PIPELINE")
 @click.option("--reason", default=None, help="Why the records stay removed or changed. The ledger stores it.")
 @click.option(
     "--version",
@@ -39,16 +39,15 @@ UNKNOWN = "unknown"
 @click.option("--yes", "is_sure", is_flag=True, help="Accept without a question.")
 @click.option("--dry-run", "is_dry", is_flag=True, help="Only show the commits and the slices that they touched.")
 @options.json_option
-@options.existing_place_options
+@options.pipeline_options
 def accept_rewrite_command(
     *,
-    pipeline_name: str,
     reason: str | None,
     versions: tuple[int, ...],
     is_sure: bool,
     is_dry: bool,
     as_json: bool,
-    places: options.Places,
+    work: RequestContext,
 ) -> int:
     """Accept commits of the log that removed or changed records, for example because a person has to be forgotten.
 
@@ -58,7 +57,6 @@ def accept_rewrite_command(
 
     The command prints the commits, and asks on a terminal. Elsewhere it needs --yes. Then run `hindcast plan`.
     """
-    work = places.request_context(places.pipeline(pipeline_name))
     view = work.ledger.view()
     rewrites = rewrites_of(work, view)
     chosen = chosen_rewrites(work, view, rewrites, versions=versions)
@@ -131,7 +129,8 @@ def _show(
     options.say(
         f"If accepted, {counted(len(slices), 'slice')} {'is' if len(slices) == 1 else 'are'} `input changed`, and "
         "slices after them follow if the state before them changes. What readers see does not change before a run is "
-        "published."
+        "published.",
+        *requests_with_records(view, rewrites, chosen),
     )
 
 

@@ -9,6 +9,7 @@ from jobs.cli import options
 from jobs.cli.export import FORMATS
 from jobs.comparing.views import version_sides
 from jobs.plain_text import counted, escaped_json
+from jobs.planning.request_context import RequestContext
 from windowlib.errors import RequestError
 
 SHOWN = 20
@@ -20,7 +21,6 @@ SHOWN = 20
     epilog="Examples: hindcast changes flights --since 12 --json; hindcast changes flights --since 12 --until 17 "
     "--format parquet --to changes.parquet",
 )
-@click.argument("pipeline_name", metavar="PIPELINE")
 @click.option(
     "--since",
     type=click.IntRange(min=0),
@@ -38,10 +38,10 @@ SHOWN = 20
 @click.option("--format", "form", type=click.Choice(FORMATS), default=None, help="Write the changes in this format.")
 @click.option("--to", "target", default=None, metavar="PATH", help="Where to write them: a new file or directory.")
 @options.json_option
-@options.existing_place_options
+@options.pipeline_options
 def changes_command(
-    *, pipeline_name: str, since: int, until: int | None, form: str | None, target: str | None, as_json: bool,
-    places: options.Places,
+    *, since: int, until: int | None, form: str | None, target: str | None, as_json: bool,
+    work: RequestContext,
 ) -> int:  # fmt: skip
     """Print what leads from the windows of one ledger version to those of another: insert, update and delete.
 
@@ -50,15 +50,15 @@ def changes_command(
     """
     if (form is None) != (target is None):
         raise click.UsageError("--format and --to go together")
-    pipeline = places.pipeline(pipeline_name)
-    view = places.request_context(pipeline).ledger.view()
+    pipeline = work.pipeline
+    view = work.ledger.view()
     sides = version_sides(view, since, until)
     until = view.version if until is None else until
     if until < since:
         raise RequestError(f"--until {until} is before --since {since}; changes go forward in the ledger")
     from jobs.comparing.changes import OPERATION, window_changes
 
-    changes = window_changes(places.lake, pipeline.name, sides)
+    changes = window_changes(work.lake, pipeline.name, sides)
     facts: dict[str, Any] = {"pipeline": pipeline.name, "since": since, "until": until}
     counts = {name: changes.rows[OPERATION].to_pylist().count(name) for name in ("insert", "update", "delete")}
     if form is not None and target is not None:

@@ -6,6 +6,7 @@ from jobs.cli import options
 from jobs.durations import format_duration
 from jobs.lake.leftover_files import CURRENT
 from jobs.plain_text import counted
+from jobs.planning.request_context import RequestContext
 from jobs.publishing.cleaning import OLDER_THAN_MS, Leftovers, clean_lake
 
 
@@ -14,7 +15,6 @@ from jobs.publishing.cleaning import OLDER_THAN_MS, Leftovers, clean_lake
     short_help="Remove rows past their retention, and the files that killed replays have left.",
     epilog="Examples: hindcast clean flights; hindcast clean flights --older-than 1d --remove",
 )
-@click.argument("pipeline_name", metavar="PIPELINE")
 @click.option(
     "--older-than",
     "age",
@@ -25,8 +25,8 @@ from jobs.publishing.cleaning import OLDER_THAN_MS, Leftovers, clean_lake
 )
 @click.option("--remove/--dry-run", "is_real", default=False, help="Remove them.  [default: only list them]")
 @options.json_option
-@options.existing_place_options
-def clean_command(*, pipeline_name: str, age: str, is_real: bool, as_json: bool, places: options.Places) -> int:
+@options.pipeline_options
+def clean_command(*, age: str, is_real: bool, as_json: bool, work: RequestContext) -> int:
     """Remove what nothing needs any more from the tables of a pipeline.
 
     The rows of runs that readers do not see, and old states, past the `retention` of the pipeline file: without it, all
@@ -41,7 +41,6 @@ def clean_command(*, pipeline_name: str, age: str, is_real: bool, as_json: bool,
     Snapshots of the ledger that are not the newest of this version of Hindcast. They are a cache, and are made again.
     """
     older_than_ms = options.duration_ms(age, "--older-than", least_ms=0)
-    work = places.request_context(places.pipeline(pipeline_name))
     leftovers = clean_lake(work, older_than_ms=older_than_ms, who=options.who(), dry_run=not is_real)
     return options.answer(as_json, leftovers.to_json(), *_lines(leftovers, older_than_ms))
 

@@ -21,7 +21,6 @@ from windowlib.errors import RequestError
 @click.command(
     "publish", short_help="Publish all slices of a staged request.", epilog="Example: hindcast publish flights"
 )
-@click.argument("pipeline_name", metavar="PIPELINE")
 @click.option(
     "--request",
     "request_id",
@@ -31,8 +30,8 @@ from windowlib.errors import RequestError
     "[default: the only open request that can be published]",
 )
 @options.json_option
-@options.existing_place_options
-def publish_command(*, pipeline_name: str, request_id: str | None, as_json: bool, places: options.Places) -> int:
+@options.pipeline_options
+def publish_command(*, request_id: str | None, as_json: bool, work: RequestContext) -> int:
     """Publish all slices of a staged request in one ledger commit. After it, readers see the new results.
 
     If several open requests can be published, --request has to name one.
@@ -48,13 +47,16 @@ def publish_command(*, pipeline_name: str, request_id: str | None, as_json: bool
     """
     from jobs.orchestration.decisions import settled_runs
     from jobs.orchestration.outside_airflow import advice, airflow_of_environment, clear_gates
+    from jobs.publishing.staged_changes import changed_since_published
 
     airflow = airflow_of_environment()
-    work = places.request_context(places.pipeline(pipeline_name))
     chosen = None if request_id is None else options.request_of(work, request_id)
     done = publish(work, who=options.who(), request_id=chosen)
     status = _tell(done, as_json=as_json)
-    runs = settled_runs(work.ledger.view(), done.request_id) if done.is_published else ()
+    view = work.ledger.view()
+    if done.is_published and (changed := changed_since_published(work, view, view.requests[done.request_id])):
+        options.complain(changed)
+    runs = settled_runs(view, done.request_id) if done.is_published else ()
     if airflow is None:
         for line in advice(runs):
             options.complain(line)
@@ -71,8 +73,6 @@ def publish_command(*, pipeline_name: str, request_id: str | None, as_json: bool
     short_help="Accept a failed slice, with a reason.",
     epilog='Example: hindcast waive flights 2013-02-08 --run 8c1f --reason "a blizzard; the cancellations are real"',
 )
-@click.argument("pipeline_name", metavar="PIPELINE")
-@click.argument("slice_id", metavar="SLICE")
 @click.option("--reason", required=True, help="Why the slice is accepted. The ledger stores it with your name.")
 @click.option(
     "--run",
@@ -83,10 +83,9 @@ def publish_command(*, pipeline_name: str, request_id: str | None, as_json: bool
     "Without this option, the command shows the run and asks on a terminal, and is refused elsewhere.",
 )
 @options.json_option
-@options.existing_place_options
-def waive_command(
-    *, pipeline_name: str, slice_id: str, reason: str, run_id: str | None, as_json: bool, places: options.Places
-) -> int:
+@options.pipeline_options
+@click.argument("slice_id", metavar="SLICE")
+def waive_command(*, slice_id: str, reason: str, run_id: str | None, as_json: bool, work: RequestContext) -> int:
     """Accept one failed slice, with a reason, so that it can be published. SLICE is its id, such as 2013-02-08.
 
     Then publish its request, which the command names. A published run that fails an edited suite can be accepted, too.
@@ -95,8 +94,7 @@ def waive_command(
     when the request is cancelled, or its publication rolled back. A check that itself failed to run (verdict error)
     cannot be waived.
     """
-    pipeline = places.pipeline(pipeline_name)
-    work = places.request_context(pipeline)
+    pipeline = work.pipeline
     seen = None
     if run_id is None:
         seen = work.ledger.view()
@@ -162,14 +160,13 @@ def _confirmed_run(
     short_help="Close an open request without publishing it.",
     epilog='Example: hindcast cancel flights --request 5f0c --reason "the wrong range"',
 )
-@click.argument("pipeline_name", metavar="PIPELINE")
 @click.option(
     "--request", "request_id", required=True, metavar="ID", help="The request, or the first letters of its id."
 )
 @click.option("--reason", required=True, help="Why. The ledger stores it with your name.")
 @options.json_option
-@options.existing_place_options
-def cancel_command(*, pipeline_name: str, request_id: str, reason: str, as_json: bool, places: options.Places) -> int:
+@options.pipeline_options
+def cancel_command(*, request_id: str, reason: str, as_json: bool, work: RequestContext) -> int:
     """Close an open request, so that nobody publishes it or continues it. Its runs stay in the ledger.
 
     The command is refused, with the holder and how to stop it, while a process or a DAG run works on the request. With
@@ -179,8 +176,7 @@ def cancel_command(*, pipeline_name: str, request_id: str, reason: str, as_json:
     from jobs.orchestration.outside_airflow import airflow_of_environment, free_ended
 
     airflow = airflow_of_environment()
-    pipeline = places.pipeline(pipeline_name)
-    work = places.request_context(pipeline)
+    pipeline = work.pipeline
     chosen = options.request_of(work, request_id)
     for line in () if airflow is None else free_ended(airflow, work):
         options.complain(line)
@@ -194,7 +190,6 @@ def cancel_command(*, pipeline_name: str, request_id: str, reason: str, as_json:
     short_help="Take the newest publication back.",
     epilog='Example: hindcast rollback flights --publication 12 --reason "published too early"',
 )
-@click.argument("pipeline_name", metavar="PIPELINE")
 @click.option(
     "--publication",
     type=click.IntRange(min=1),
@@ -204,16 +199,13 @@ def cancel_command(*, pipeline_name: str, request_id: str, reason: str, as_json:
 )
 @click.option("--reason", required=True, help="Why. The ledger stores it with your name.")
 @options.json_option
-@options.existing_place_options
-def rollback_command(
-    *, pipeline_name: str, publication: int, reason: str, as_json: bool, places: options.Places
-) -> int:
+@options.published_options
+def rollback_command(*, publication: int, reason: str, as_json: bool, work: RequestContext) -> int:
     """Take the newest publication back, so that readers see the results from before it. Nothing is deleted.
 
     After a rollback the pipeline is held: its schedule replays nothing until a person publishes (`hindcast run`,
     `hindcast publish --request`) or ends the hold (`hindcast resume`).
     """
-    work = places.request_context(places.published(pipeline_name))
     done = rollback(work, publication, reason=reason, who=options.who())
     return _tell(done, as_json=as_json, what="rolled back")
 
@@ -223,14 +215,13 @@ def rollback_command(
     short_help="End the hold after a rollback.",
     epilog='Example: hindcast resume flights --reason "the feed was repaired"',
 )
-@click.argument("pipeline_name", metavar="PIPELINE")
 @click.option("--reason", required=True, help="Why. The ledger stores it with your name.")
 @options.json_option
-@options.existing_place_options
-def resume_command(*, pipeline_name: str, reason: str, as_json: bool, places: options.Places) -> int:
+@options.pipeline_options
+def resume_command(*, reason: str, as_json: bool, work: RequestContext) -> int:
     """End the hold after a rollback. The schedule replays and publishes the slices after the last published one."""
-    pipeline = places.pipeline(pipeline_name)
-    ended = resume(places.request_context(pipeline), reason=reason, who=options.who())
+    pipeline = work.pipeline
+    ended = resume(work, reason=reason, who=options.who())
     return options.answer(
         as_json,
         {"pipeline": pipeline.name, "rolled_back": ended.undoes, "by": ended.who},

@@ -25,7 +25,6 @@ SAMPLES, SAMPLES_JSON, SAMPLES_AFTER_A_RUN = 5, 20, 3
     short_help="Print what a request would change, or how two publications differ.",
     epilog="Examples: hindcast diff flights; hindcast diff flights --at 12 --at 17 --json",
 )
-@click.argument("pipeline_name", metavar="PIPELINE")
 @click.option(
     "--request",
     "request_ids",
@@ -60,25 +59,24 @@ SAMPLES, SAMPLES_JSON, SAMPLES_AFTER_A_RUN = 5, 20, 3
 )
 @click.option("--verify", is_flag=True, help="Compute the id of every row from its content. By default: up to 250,000.")
 @options.json_option
-@options.existing_place_options
-def diff_command(  # noqa: PLR0913 - one parameter per option
-    *, pipeline_name: str, request_ids: Sequence[str], versions: Sequence[int], run_ids: Sequence[str], all_panes: bool,
-    limit: int | None, verify: bool, as_json: bool, places: options.Places,
+@options.pipeline_options
+def diff_command(
+    *, request_ids: Sequence[str], versions: Sequence[int], run_ids: Sequence[str], all_panes: bool,
+    limit: int | None, verify: bool, as_json: bool, work: RequestContext,
 ) -> int:  # fmt: skip
     """Print the windows and records that two views of a pipeline have differently: before, and after.
 
     For each table: how many are only in one view, and how many have changed. For each column: how often and by how much
     it differs. Then some rows side by side. Windows are compared by what readers see, which is the last firing.
     """
-    pipeline = places.pipeline(pipeline_name)
-    view = places.request_context(pipeline).ledger.view()
+    view = work.ledger.view()
     sides = _sides(view, request_ids, versions=versions, run_ids=run_ids)
     samples = limit if limit is not None else SAMPLES_JSON if as_json else SAMPLES
     from jobs.comparing.compare import Comparison, compare
 
     content_rows = None if verify else Comparison().content_rows
     comparison = Comparison(all_panes=all_panes, samples=samples, content_rows=content_rows)
-    differences = compare(places.lake, pipeline.name, sides, options=comparison)
+    differences = compare(work.lake, work.pipeline.name, sides, options=comparison)
     return options.answer(as_json, differences.to_json(), *differences.lines(samples=None))
 
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -45,8 +46,6 @@ class _WithRecordId(click.Command):
     epilog="Examples: hindcast explain flights RECORD_ID; hindcast explain flights --window JFK 2013-02-04T13:45. "
     "Write -- before an id that begins with two minus signs.",
 )
-@click.argument("pipeline_name", metavar="PIPELINE")
-@click.argument("record_id", metavar="[RECORD_ID]", required=False)
 @click.option(
     "--window",
     nargs=2,
@@ -77,11 +76,11 @@ class _WithRecordId(click.Command):
 )
 @options.json_option
 @options.master_option
-@options.existing_place_options
+@options.pipeline_options
+@click.argument("record_id", metavar="[RECORD_ID]", required=False)
 def explain_command(  # noqa: PLR0913  (its options)
-    *, pipeline_name: str, record_id: str | None, window: tuple[str, str] | None, end_text: str | None,
-    request_text: str | None, prints_all: bool, with_position: bool, as_json: bool, master: str | None,
-    places: options.Places,
+    *, record_id: str | None, window: tuple[str, str] | None, end_text: str | None, request_text: str | None,
+    prints_all: bool, with_position: bool, as_json: bool, master: str | None, work: RequestContext,
 ) -> int:  # fmt: skip
     """Print the fate of one record and why: its windows, or why it is late, unassigned or invalid.
 
@@ -93,7 +92,7 @@ def explain_command(  # noqa: PLR0913  (its options)
     """
     if (record_id is None) == (window is None):
         raise click.UsageError("Give RECORD_ID for a record, or --window KEY START for a window.")
-    work, _ = on_published_spec(places.request_context(places.pipeline(pipeline_name)))
+    work, _ = on_published_spec(work)
     if window is not None:
         if with_position:
             raise click.UsageError("--position is for RECORD_ID; --window prints the position of each record.")
@@ -110,25 +109,26 @@ def explain_command(  # noqa: PLR0913  (its options)
         raise click.UsageError("--end, --request and --all are for --window.")
     assert record_id is not None, "one of the two is given"
     view = work.ledger.view()
-    locate = _locator(work.pipeline, places, view=view, master=master) if with_position else None
-    explanation = explain(places.lake, work.pipeline, record_id, view=view, locate=locate)
+    locate = _locator(work, view=view, master=master) if with_position else None
+    explanation = explain(work.lake, work.pipeline, record_id, view=view, locate=locate)
     return options.answer(as_json, explanation.to_json(), *explanation.lines)
 
 
-def _locator(pipeline: Pipeline, places: options.Places, *, view: LedgerView, master: str | None) -> Locator:
+def _locator(work: RequestContext, *, view: LedgerView, master: str | None) -> Locator:
     def find(run: StagedRun, record_id: str) -> tuple[int, int | None]:
         from jobs.engine.user_errors import explained
         from jobs.review.position import Wanted, locate
         from jobs.spark.lazy_session import LazySession
 
-        spec = stored_pipeline(pipeline, view.requests[run.request_id])
-        spec = spec.model_copy(update={"log": spec.log.model_copy(update={"record_id": pipeline.log.record_id})})
+        spec = stored_pipeline(work.pipeline, view.requests[run.request_id])
+        named = {"record_id": work.pipeline.log.record_id}
+        spec = spec.model_copy(update={"log": spec.log.model_copy(update=named)})
         slice_, by_state = run.result.slice, RunsByState.of(view)
         before, warm_up = by_state.checkpoint_before(run), by_state.warm_up_before(run)
         known = known_log(view, [slice_])
         wanted = Wanted(one=slice_, record_id=record_id, before=before, warm_up=warm_up, known=known)
         with explained(spec):
-            place = locate(LazySession.named("hindcast explain", master), spec, places.lake, wanted=wanted)
+            place = locate(LazySession.named("hindcast explain", master), spec, work.lake, wanted=wanted)
         return place.rank, place.watermark_ms
 
     return find
@@ -153,14 +153,10 @@ def _explained(
         request=None if request_text is None else options.request_of(work, request_text),
         most=most,
     )
-    session = LazySession.named("hindcast explain", master)
-    try:
-        with explained(pipeline):
-            return explain_window(
-                lake, pipeline, asked, view=work.ledger.view(), reading=lambda chunk: reading_tasks(session, chunk)
-            )
-    finally:
-        session.stop()
+    with closing(LazySession.named("hindcast explain", master)) as session, explained(pipeline):
+        return explain_window(
+            lake, pipeline, asked, view=work.ledger.view(), reading=lambda chunk: reading_tasks(session, chunk)
+        )
 
 
 def _show(pipeline: Pipeline, explained: "WindowExplanation") -> None:

@@ -6,6 +6,7 @@ from jobs.cli import options
 from jobs.plain_text import counted
 from jobs.planning.event_range import EventRange
 from jobs.planning.published_spec import on_published_spec
+from jobs.planning.request_context import RequestContext
 from windowlib.errors import RequestError
 from windowlib.records.tables import WINDOW_OUTPUTS
 
@@ -18,7 +19,6 @@ FORMATS = ("parquet", "csv", "delta")
     epilog="Examples: hindcast export flights --format parquet --to flights.parquet; hindcast export flights --format "
     "csv --to late.csv --table late_records --at 12",
 )
-@click.argument("pipeline_name", metavar="PIPELINE")
 @click.option(
     "--format", "form", type=click.Choice(FORMATS), required=True, help="A Parquet or CSV file, or a Delta table."
 )
@@ -39,17 +39,17 @@ FORMATS = ("parquet", "csv", "delta")
     help="Write only the windows that start in [A, B). A and B are dates or times in the time zone of the slices.",
 )
 @options.json_option
-@options.existing_place_options
+@options.pipeline_options
 def export_command(
-    *, pipeline_name: str, form: str, target: str, at_version: int | None, table: str, windows_text: str | None,
-    as_json: bool, places: options.Places,
+    *, form: str, target: str, at_version: int | None, table: str, windows_text: str | None,
+    as_json: bool, work: RequestContext,
 ) -> int:  # fmt: skip
     """Write what readers see at one ledger version. The file or directory appears when it is complete.
 
     An existing file or table is not overwritten. The rows are compared with the ledger while they are read. The memory
     is that of about 250,000 rows, or of the rows of a slice.
     """
-    work, _ = on_published_spec(places.request_context(places.pipeline(pipeline_name)))
+    work, _ = on_published_spec(work)
     name, view = work.pipeline.name, work.ledger.view(at_version)
     if not view.published:
         raise RequestError(f"pipeline {name} has published nothing at ledger version {view.version}")
@@ -63,12 +63,12 @@ def export_command(
         from_=None if span is None else instant_of_ms(span.from_ms),
         to=None if span is None else instant_of_ms(span.to_ms),
     )
-    wanted.checked(places.lake, name, view)
+    wanted.checked(work.lake, name, view)
     written = export(
-        published_blocks(places.lake, name, wanted, view=view),
+        published_blocks(work.lake, name, wanted, view=view),
         target,
         Format(form),
-        schema=published_schema(places.lake, name, wanted, view=view),
+        schema=published_schema(work.lake, name, wanted, view=view),
         notes={"hindcast.pipeline": name, "hindcast.table": table, "hindcast.ledger_version": str(view.version)},
     )
     return options.answer(

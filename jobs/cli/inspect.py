@@ -13,6 +13,7 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import show_instant, slice_of_id
 from jobs.plain_text import counted, escaped_json
 from jobs.planning.published_spec import on_published_spec
+from jobs.planning.request_context import RequestContext
 from jobs.reading.plain_values import plain, rows_of, shown_instant
 from jobs.reading.published import read_published
 from jobs.reading.stored_tables import spec_of
@@ -33,7 +34,6 @@ _TOO_LONG_FROM = 1e15
     short_help="Print the published windows.",
     epilog="Examples: hindcast show flights --limit 5; hindcast show flights --slice 2013-02-08 --json",
 )
-@click.argument("pipeline_name", metavar="PIPELINE")
 @click.option(
     "--slice",
     "slice_ids",
@@ -50,20 +50,20 @@ _TOO_LONG_FROM = 1e15
     help="The greatest number of rows.  [default: 20, or all with --json]",
 )
 @options.json_option
-@options.existing_place_options
+@options.published_options
 def show_command(
-    *, pipeline_name: str, slice_ids: Sequence[str], all_panes: bool, at_version: int | None, limit: int | None,
-    as_json: bool, places: options.Places,
+    *, slice_ids: Sequence[str], all_panes: bool, at_version: int | None, limit: int | None,
+    as_json: bool, work: RequestContext,
 ) -> int:  # fmt: skip
     """Print the published windows of a pipeline, sorted by window and key. With --json, each row is a line of JSON.
 
     Numbers are rounded to two decimals, or to six digits if that is more exact. --json prints all digits.
     """
-    work, _ = on_published_spec(places.request_context(places.published(pipeline_name)))
+    work, _ = on_published_spec(work)
     pipeline, view = work.pipeline, work.ledger.view(at_version)
     seen = {slice_id: view.slices[slice_id] for slice_id in view.published}
     wanted = [slice_of_id(pipeline, slice_id, known=seen).slice_id for slice_id in slice_ids]
-    rows = _of_slices(read_published(places.lake, pipeline.name, view, all_panes=all_panes), wanted)
+    rows = _of_slices(read_published(work.lake, pipeline.name, view, all_panes=all_panes), wanted)
     # A slice of a table without columns has as many rows as are asked.
     chosen = rows.slice(0, min(rows.num_rows, limit if limit is not None else rows.num_rows if as_json else 20))
     if as_json:
@@ -73,7 +73,7 @@ def show_command(
         return options.OK
     shown = rows_of(chosen)
     if not rows.num_rows:
-        panes = rows if all_panes else read_published(places.lake, pipeline.name, view, all_panes=True)
+        panes = rows if all_panes else read_published(work.lake, pipeline.name, view, all_panes=True)
         options.say(_why_no_windows(pipeline, view, wanted, has_panes=bool(_of_slices(panes, wanted).num_rows)))
         return options.OK
     keys, outputs = _columns(pipeline, view, chosen)
@@ -101,20 +101,19 @@ def show_command(
     short_help="Write an HTML page about a pipeline.",
     epilog="Example: hindcast report flights --output flights.html",
 )
-@click.argument("pipeline_name", metavar="PIPELINE")
 @click.option(
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
     default=None,
     help="The file to write.  [default: reports/PIPELINE.html in the lake]",
 )
-@options.existing_place_options
-def report_command(*, pipeline_name: str, output: Path | None, places: options.Places) -> int:
+@options.published_options
+def report_command(*, output: Path | None, work: RequestContext) -> int:
     """Write a self-contained HTML page: calendar of slices, checks with history, counts, commands to reproduce it."""
     from jobs.review.report.page import write_report
 
-    work, _ = on_published_spec(places.request_context(places.published(pipeline_name)))
-    place = write_report(places.lake, work.pipeline, output)
+    work, _ = on_published_spec(work)
+    place = write_report(work.lake, work.pipeline, output)
     options.say(f"report: {place if is_remote(place) else Path(place).resolve()}")
     return options.OK
 

@@ -6,6 +6,7 @@ from jobs.cli import options
 from jobs.orchestration.mending import Mended, mend
 from jobs.pipeline.slices import slice_of_id
 from jobs.plain_text import counted
+from jobs.planning.request_context import RequestContext
 from jobs.runs import SHOWN_DIGITS
 
 
@@ -14,17 +15,15 @@ from jobs.runs import SHOWN_DIGITS
     short_help="Make damaged rows of a slice again.",
     epilog="Examples: hindcast mend flights 2013-02-08 --dry-run; hindcast mend flights 2013-02-08",
 )
-@click.argument("pipeline_name", metavar="PIPELINE")
-@click.argument("slice_id", metavar="SLICE")
 @click.option("--dry-run", is_flag=True, help="Only tell what is damaged, and whether it can be made again.")
 @click.option("--reason", default="", help="Why. The ledger stores it.  [default: what was found]")
 @options.master_option
 @options.json_option
-@options.existing_place_options
+@options.pipeline_options
+@click.argument("slice_id", metavar="SLICE")
 def mend_command(
-    *, pipeline_name: str, slice_id: str, dry_run: bool, reason: str, master: str | None, as_json: bool,
-    places: options.Places,
-) -> int:  # fmt: skip
+    *, slice_id: str, dry_run: bool, reason: str, master: str | None, as_json: bool, work: RequestContext
+) -> int:
     """Make the damaged rows of the runs of a slice again, also those of its state.
 
     `hindcast verify` names the slices. The slice is replayed from the stored state before it, with the spec of the run.
@@ -32,7 +31,6 @@ def mend_command(
     ones, and publications stay as they are. Nothing changes for a run whose records, or the state before it, are not
     there any more. The exit status is 1 if something is still damaged, or a run cannot be made again.
     """
-    work = places.request_context(places.pipeline(pipeline_name))
     slice_ = slice_of_id(work.pipeline, slice_id, known=work.ledger.view().slices)
     from jobs.replay.replayer import spark_replayer
 

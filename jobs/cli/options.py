@@ -27,8 +27,8 @@ DEFAULT_LAKE = HOME / "lake"
 
 __all__ = [
     "OK", "REFUSED", "USAGE", "VERDICT_STYLES", "Places", "complain", "err", "existing_place_options", "json_option",
-    "master_option", "out", "place_options", "print_json", "print_table", "range_options", "run_cli", "say",
-    "verdict_text", "who",
+    "master_option", "out", "pipeline_options", "place_options", "print_json", "print_table", "published_options",
+    "range_options", "run_cli", "say", "verdict_text", "who",
 ]  # fmt: skip
 
 VERDICT_STYLES = {Verdict.PASS: "green", Verdict.WARN: "yellow", Verdict.FAIL: "red", Verdict.ERROR: "bold red"}
@@ -83,6 +83,30 @@ def place_options(command: Callable[_Parameters, _Result]) -> Callable[..., _Res
 def existing_place_options(command: Callable[_Parameters, _Result]) -> Callable[..., _Result]:
     """Add --lake and --pipelines to a command that needs an existing lake. The command gets `places`."""
     return _place_options(command, must_exist=True)
+
+
+def pipeline_options(command: Callable[_Parameters, _Result]) -> Callable[..., _Result]:
+    """Add PIPELINE and the options of `existing_place_options`. The command gets the pipeline's context, `work`."""
+    return _pipeline_options(command, Places.pipeline)
+
+
+def published_options(command: Callable[_Parameters, _Result]) -> Callable[..., _Result]:
+    """As `pipeline_options`, but the context of a broken file has the published spec (`Places.published`)."""
+    return _pipeline_options(command, Places.published)
+
+
+def _pipeline_options(
+    command: Callable[_Parameters, _Result], read: Callable[[Places, str], Pipeline]
+) -> Callable[..., _Result]:
+
+    @click.argument("pipeline_name", metavar="PIPELINE")
+    @existing_place_options
+    @functools.wraps(command)
+    def with_work(*args: Any, pipeline_name: str, places: Places, **kwargs: Any) -> _Result:  # noqa: ANN401
+        work = places.request_context(read(places, pipeline_name))
+        return command(*args, work=work, **kwargs)  # type: ignore[arg-type]
+
+    return with_work
 
 
 def _place_options(command: Callable[_Parameters, _Result], *, must_exist: bool) -> Callable[..., _Result]:

@@ -1,6 +1,7 @@
 """The command plan."""
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -192,11 +193,8 @@ def _verify(work: RequestContext, planned: Plan, *, master: str | None) -> "Veri
     from jobs.review.verify_input import verify_inputs
     from jobs.spark.lazy_session import LazySession
 
-    session = LazySession.named("hindcast plan --verify", master)
-    try:
+    with closing(LazySession.named("hindcast plan --verify", master)) as session:
         return verify_inputs(session, work, planned, who=options.who())
-    finally:
-        session.stop()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

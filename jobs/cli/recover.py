@@ -3,6 +3,7 @@
 import click
 
 from jobs.cli import options
+from jobs.planning.request_context import RequestContext
 from jobs.publishing.current_tables import move_current_tables
 
 
@@ -11,10 +12,9 @@ from jobs.publishing.current_tables import move_current_tables
     short_help="Go on after the ledger has lost its last commits.",
     epilog='Example: hindcast recover flights --reason "the disk failed, and the backup is of the day before"',
 )
-@click.argument("pipeline_name", metavar="PIPELINE")
 @click.option("--reason", required=True, help="Why the commits cannot be restored. The ledger stores it.")
-@options.existing_place_options
-def recover_command(*, pipeline_name: str, reason: str, places: options.Places) -> int:
+@options.pipeline_options
+def recover_command(*, reason: str, work: RequestContext) -> int:
     """Let a ledger go on without its last commits, after they were lost for good.
 
     Every other command refuses a ledger that has lost commits, because readers would see publications that a person has
@@ -23,7 +23,6 @@ def recover_command(*, pipeline_name: str, reason: str, places: options.Places) 
     `hindcast status` and `hindcast verify` then. The ledger uses the versions of the lost commits again: if you have
     kept one of them for `hindcast changes --since`, begin again with 0.
     """
-    work = places.request_context(places.pipeline(pipeline_name))
     lost = work.ledger.recover(who=options.who(), reason=reason)
     options.say(
         f"{work.pipeline.name}: the ledger goes on at version {work.ledger.view().version}; the commits up to version "

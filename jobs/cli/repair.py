@@ -28,7 +28,6 @@ from jobs.runs import WarmUp
     short_help="Put late records into their windows.",
     epilog="Example: hindcast repair flights --from 2013-02-01 --to 2013-03-01 --run --no-publish",
 )
-@click.argument("pipeline_name", metavar="PIPELINE")
 @partial(options.range_options, required=False)
 @click.option(
     "--at-most",
@@ -50,11 +49,11 @@ from jobs.runs import WarmUp
 @options.master_option
 @all_option
 @options.json_option
-@options.existing_place_options
+@options.pipeline_options
 def repair_command(  # noqa: PLR0913 - one parameter per option
-    *, pipeline_name: str, from_text: str | None, to_text: str | None, at_most_text: str | None, runs: bool,
-    proposes: bool, no_publish: bool, reason: str, progress: str, master: str | None, fold_from: int,
-    as_json: bool, places: options.Places,
+    *, from_text: str | None, to_text: str | None, at_most_text: str | None, runs: bool, proposes: bool,
+    no_publish: bool, reason: str, progress: str, master: str | None, fold_from: int, as_json: bool,
+    work: RequestContext,
 ) -> int:  # fmt: skip
     """Show which late records of published slices could be in their windows; with --run, put them in.
 
@@ -65,8 +64,8 @@ def repair_command(  # noqa: PLR0913 - one parameter per option
     """
     if runs and proposes:
         raise click.UsageError("--run replays now, --propose leaves that to somebody; give one of them")
-    pipeline = places.pipeline(pipeline_name)
-    work, warnings = on_published_spec(places.request_context(pipeline))
+    pipeline = work.pipeline
+    work, warnings = on_published_spec(work)
     work = with_checks(work)
     for warning in warnings:
         options.complain(f"warning: {warning}")

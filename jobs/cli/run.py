@@ -1,8 +1,8 @@
 """The command run."""
 
-from collections.abc import Callable
-from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from time import sleep
@@ -129,8 +129,8 @@ def run_command(  # noqa: PLR0913  (its options)
         keep_pandas_out()
     given = _Given(
         from_text=from_text, to_text=to_text, event_time_text=event_time_text, request_text=request_text,
-        plan_file=plan_file, is_fresh=fresh, warms_up=warms_up, if_open=if_open, reason=reason, master=master,
-        is_candidate=is_candidate,
+        plan_file=plan_file, is_fresh=fresh, warms_up=warms_up, if_open=IfOpen(if_open or IfOpen.REFUSE.value),
+        reason=reason, master=master, is_candidate=is_candidate, others="--event-time or --request",
     )  # fmt: skip
     work, asked, accepted = given.asked(with_checks(places.request_context(pipeline)))
     staging = Staging(chunk=chunk, chunk_records=chunk_records)
@@ -155,7 +155,7 @@ def run_asked(
 ) -> int:  # fmt: skip
     """Run a request, and print its progress and its outcome. Return the exit status."""
     told = told_progress(work.pipeline.name, shown.progress, at_least=shown.fold_from)
-    with LazyReplayer(master=master) as replayer, told as on_progress:
+    with _lazy_replayer(master) as replayer, told as on_progress:
         staging = replace(staging, on_progress=on_progress)
         run = partial(run_request, work, replayer=replayer, staging=staging, accepted=accepted)
         ways = f"{_DECIDE}{_OR_REPLACE if shown.has_replace else ', and run this command again'}"
@@ -211,24 +211,20 @@ def _in_its_turn(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Given:
+class _Given(GivenRange):
     """What the person asks for: a range, an open request, or a stored plan."""
 
-    from_text: str | None
-    to_text: str | None
-    event_time_text: str | None
     request_text: str | None
     plan_file: Path | None
-    is_fresh: bool
     warms_up: bool
-    if_open: str | None
+    if_open: IfOpen
     reason: str
     master: str | None
     is_candidate: bool
 
     def asked(self, work: RequestContext) -> "tuple[RequestContext, Asked, PlanFile | None]":
         """Return the context, the request, and the plan that the person has accepted; the request's spec is used."""
-        if self.is_candidate and (self.request_text is not None or self.if_open is not None):
+        if self.is_candidate and (self.request_text is not None or self.if_open is not IfOpen.REFUSE):
             other = "--request" if self.request_text is not None else "--replace and --wait"
             raise click.UsageError(
                 f"--as-candidate begins or continues a candidate, which is in the way of no request; leave out {other}"
@@ -237,35 +233,30 @@ class _Given:
             return work, *self._accepted(work, self.plan_file)
         if self.request_text is not None:
             return *self._continued(work, self.request_text), None
-        return work, self._range(work), None
-
-    @property
-    def kind(self) -> RequestKind:
-        return RequestKind.CANDIDATE if self.is_candidate else RequestKind.RANGE
+        return work, self._range(work, self.bounds(work), is_fresh=self.is_fresh, warms_up=self.warms_up), None
 
     def _refuse(self, option: str, *names: str) -> None:
         given = {
             "--from": self.from_text, "--to": self.to_text, "--event-time": self.event_time_text,
             "--request": self.request_text, "--fresh": self.is_fresh, "--warm-up": self.warms_up,
-            "--replace or --wait": self.if_open,
+            "--replace or --wait": self.if_open is not IfOpen.REFUSE,
         }  # fmt: skip
         wrong = [name for name in names if given[name]]
         if wrong:
             raise click.UsageError(f"{option} has its own range; leave out {' and '.join(wrong)}")
 
-    def _range(self, work: RequestContext) -> Asked:
-        pipeline = work.pipeline
-        given = GivenRange(
-            from_text=self.from_text, to_text=self.to_text, event_time_text=self.event_time_text,
-            is_fresh=self.is_fresh, others="--event-time or --request",
-        )  # fmt: skip
-        from_ms, to_ms = given.bounds(work)
-        slices = check_range(pipeline, from_ms, to_ms, now_ms=work.ledger.now_ms())
-        asked = Asked(
-            from_ms=from_ms, to_ms=to_ms, who=options.who(), reason=self.reason, is_fresh=self.is_fresh, kind=self.kind
+    def _range(self, work: RequestContext, bounds_ms: tuple[int, int], *, is_fresh: bool, warms_up: bool) -> Asked:
+        slices = check_range(work.pipeline, *bounds_ms, now_ms=work.ledger.now_ms())
+        return Asked(
+            from_ms=bounds_ms[0],
+            to_ms=bounds_ms[1],
+            who=options.who(),
+            reason=self.reason,
+            kind=RequestKind.CANDIDATE if self.is_candidate else RequestKind.RANGE,
+            is_fresh=is_fresh,
+            if_open=self.if_open,
+            warm_up=chosen_restart(work, slices, is_fresh=is_fresh, warms_up=warms_up, master=self.master),
         )
-        warm_up = chosen_restart(work, slices, is_fresh=self.is_fresh, warms_up=self.warms_up, master=self.master)
-        return replace(asked, if_open=IfOpen(self.if_open or IfOpen.REFUSE.value), warm_up=warm_up)
 
     def _accepted(self, work: RequestContext, path: Path) -> "tuple[Asked, PlanFile]":
         """Return the request for the range of a stored plan, and the plan."""
@@ -275,16 +266,8 @@ class _Given:
         stored = PlanFile.load(path)
         if stored.pipeline != work.pipeline.name:
             raise RequestError(f"the plan {path} is of pipeline {stored.pipeline}, not of {work.pipeline.name}")
-        slices = check_range(work.pipeline, stored.from_ms, stored.to_ms, now_ms=work.ledger.now_ms())
-        asked = Asked(
-            from_ms=stored.from_ms, to_ms=stored.to_ms, who=options.who(), reason=self.reason, is_fresh=stored.fresh,
-            kind=self.kind,
-        )  # fmt: skip
-        if_open = IfOpen(self.if_open or IfOpen.REFUSE.value)
-        warm_up = chosen_restart(
-            work, slices, is_fresh=stored.fresh, warms_up=stored.warm_up is not None, master=self.master
-        )
-        return replace(asked, if_open=if_open, warm_up=warm_up), stored
+        bounds_ms, warms_up = (stored.from_ms, stored.to_ms), stored.warm_up is not None
+        return self._range(work, bounds_ms, is_fresh=stored.fresh, warms_up=warms_up), stored
 
     def _continued(self, work: RequestContext, request_text: str) -> tuple[RequestContext, Asked]:
         """Return the context with the spec of an open request, and what continues it."""
@@ -308,23 +291,17 @@ class _Given:
         return with_checks(work), asked
 
 
-@dataclass(slots=True)
-class LazyReplayer:
-    """A replayer that starts Spark for the first chunk and stops it at the end. Without a chunk it starts nothing."""
+@contextmanager
+def _lazy_replayer(master: str | None) -> Iterator[Replayer]:
+    """Give a replayer that is imported for the first chunk, and whose Spark stops at the end."""
+    replay: Replayer | None = None
 
-    master: str | None
-    _stack: ExitStack = field(default_factory=ExitStack)
-    _replay: Replayer | None = None
-
-    def __enter__(self) -> "LazyReplayer":
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self._stack.close()
-
-    def __call__(self, order: ReplayOrder) -> list[RunResult]:
+    def lazily(order: ReplayOrder) -> list[RunResult]:
         from jobs.replay.replayer import spark_replayer
 
-        if self._replay is None:
-            self._replay = self._stack.enter_context(spark_replayer(self.master))
-        return self._replay(order)
+        nonlocal replay
+        replay = replay or stack.enter_context(spark_replayer(master))
+        return replay(order)
+
+    with ExitStack() as stack:
+        yield lazily

@@ -26,6 +26,7 @@ from jobs.planning.request_context import ReadLog, RequestContext, context_of, i
 from jobs.planning.standing import empty_slices, holes
 from jobs.publishing.current_tables import current_tables
 from jobs.publishing.rules import describe_hold, publication_effect
+from jobs.publishing.staged_changes import changed_since_staged
 from jobs.publishing.stop_reasons import failed_in_sight
 from jobs.review.freshness import freshness_line
 from jobs.review.pages.state import awaited, in_its_cut
@@ -227,8 +228,11 @@ def _tell(work: RequestContext, request: Request, now: EventTimeProgress, *, as_
 
 def _publication(work: RequestContext, view: LedgerView, request: Request) -> str:
     is_ready, told = publication_effect(work, view, request)
+    if not is_ready:
+        return told
     name, request_id = work.pipeline.name, request.request_id[:SHOWN_DIGITS]
-    return f"ready: hindcast publish {name} --request {request_id} {told}" if is_ready else told
+    changed = changed_since_staged(work, view, request)
+    return f"ready: hindcast publish {name} --request {request_id} {told}{changed and f'; {changed}'}"
 
 
 def _not_staged(work: RequestContext, view: LedgerView, request: Request) -> str:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import click
-from rich.text import Text
 
 from expectations.formatting import percent, spell
 from expectations.loader import check_suite_file
@@ -18,6 +17,7 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound
 from jobs.plain_text import counted
 from jobs.planning.published_spec import on_published_spec
+from jobs.planning.request_context import RequestContext
 from jobs.planning.suites import checked_columns, load_checks
 from jobs.reading.verify import Span
 from jobs.review.suites.history import PastTables, good_history, whole_history
@@ -51,7 +51,6 @@ def suite_command() -> None:
     short_help="Write a first suite, made from the published runs.",
     epilog="Example: hindcast suite propose flights --output expectations/new.json",
 )
-@click.argument("pipeline_name", metavar="PIPELINE")
 @click.option(
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -74,10 +73,10 @@ def suite_command() -> None:
     show_default=True,
     help="With fewer published runs, the proposal says that its history is too short.",
 )
-@options.existing_place_options
+@options.pipeline_options
 def propose_command(
-    *, pipeline_name: str, output: Path | None, from_text: str | None, to_text: str | None, margin: float,
-    runs_needed: int, places: options.Places,
+    *, output: Path | None, from_text: str | None, to_text: str | None, margin: float, runs_needed: int,
+    work: RequestContext,
 ) -> int:  # fmt: skip
     """Write a first suite of checks, made from the published runs of PIPELINE. Reads rows; starts no Spark.
 
@@ -86,11 +85,11 @@ def propose_command(
     Ranges have the severity warning, and checks of structure, such as keys that are never null, the severity critical.
     Review the file, and try it with `hindcast suite try`.
     """
-    pipeline = places.pipeline(pipeline_name)
-    work, _ = on_published_spec(places.request_context(pipeline))
+    pipeline = work.pipeline
+    work, _ = on_published_spec(work)
     view = work.ledger.view()
     history = good_history(pipeline.name, view, _span(pipeline, from_text, to_text))
-    past = PastTables(lake=places.lake, view=view, history=history)
+    past = PastTables(lake=work.lake, view=view, history=history)
     proposal = propose(work.pipeline, past, rule=Rule(margin=margin), runs_needed=runs_needed)
     if output is None:
         options.print_json(proposal.document, indent=2)
@@ -120,7 +119,6 @@ def _warn(proposal: Proposal, left_out: Mapping[str, tuple[str, ...]]) -> None:
     epilog="Example: hindcast suite try expectations/new.json flights --from 2013-02-01",
 )
 @click.argument("suite_file", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False, exists=True))
-@click.argument("pipeline_name", metavar="PIPELINE")
 @_OPTIONAL_FROM
 @_OPTIONAL_TO
 @click.option(
@@ -131,10 +129,10 @@ def _warn(proposal: Proposal, left_out: Mapping[str, tuple[str, ...]]) -> None:
 )
 @all_option
 @options.json_option
-@options.existing_place_options
+@options.pipeline_options
 def try_command(
-    *, suite_file: Path, pipeline_name: str, from_text: str | None, to_text: str | None, fail_on: str | None,
-    fold_from: int, as_json: bool, places: options.Places,
+    *, suite_file: Path, from_text: str | None, to_text: str | None, fail_on: str | None,
+    fold_from: int, as_json: bool, work: RequestContext,
 ) -> int:  # fmt: skip
     """Print what the suite in FILE would have said of past slices of PIPELINE. Writes nothing; starts no Spark.
 
@@ -142,12 +140,11 @@ def try_command(
     not tried, and it names them. The column `now` has the verdict of the suite that the pipeline file names. The exit
     status is 0 also if checks fail.
     """
-    pipeline = places.pipeline(pipeline_name)
-    work = places.request_context(pipeline)
+    pipeline = work.pipeline
     candidate = check_suite_file(suite_file, columns=checked_columns(pipeline))
     view = work.ledger.view()
     history = whole_history(pipeline.name, view, _span(pipeline, from_text, to_text))
-    past = PastTables(lake=places.lake, view=view, history=history)
+    past = PastTables(lake=work.lake, view=view, history=history)
     present = _present(pipeline)
     trial = try_suite(candidate, present, past, fail_on=fail_on or present.fail_on)
     if as_json:
@@ -184,11 +181,12 @@ def _show(trial: Trial, *, at_least: int) -> None:
     rows = [
         (
             span([tried.slice_id for tried in stretch.items]),
-            options.verdict_text(stretch.first.verdict),
-            _was(stretch.first),
-            "; ".join(stretch.first.failed),
+            options.verdict_text(first.verdict),
+            options.verdict_text(first.was, is_waived=first.is_waived and first.was is Verdict.FAIL),
+            "; ".join(first.failed),
         )
         for stretch in stretches
+        for first in (stretch.first,)
     ]
     title = f"{trial.pipeline}: {trial.suite} would have said of {counted(len(trial.slices), 'slice')}: {words}"
     options.print_table(title, ("slice", "verdict", "now", "checks that did not pass"), rows, whole=("slice",))
@@ -204,10 +202,6 @@ def _show(trial: Trial, *, at_least: int) -> None:
     options.say("", _changes(trial))
     for reason, names in trial.left_out.items():
         options.say(f"not tried: {_of(names)}: {reason}")
-
-
-def _was(tried: TriedSlice) -> Text:
-    return options.verdict_text(tried.was, is_waived=tried.is_waived and tried.was is Verdict.FAIL)
 
 
 def _check_row(check: TriedCheck) -> tuple[str, ...]:

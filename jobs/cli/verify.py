@@ -10,6 +10,7 @@ from jobs.orchestration.maintenance import verify_all
 from jobs.pipeline.slices import parse_bound
 from jobs.plain_text import counted
 from jobs.planning.published_spec import on_published_spec, why_lost
+from jobs.planning.request_context import RequestContext
 from jobs.reading.verify import Span
 from windowlib.errors import RangeError, RequestError
 
@@ -21,7 +22,6 @@ _SHARE: Final = re.compile(r"1/([1-9][0-9]{0,4})")
     short_help="Compare all stored rows with the ledger.",
     epilog="Examples: hindcast verify flights; hindcast verify flights --from 2013-02-01 --to 2013-02-08",
 )
-@click.argument("pipeline_name", metavar="PIPELINE")
 @click.option("--from", "from_text", default=None, metavar="DATE", help="Start of the range.  [default: no limit]")
 @click.option(
     "--to", "to_text", default=None, metavar="DATE", help="End of the range, not included in it.  [default: no limit]"
@@ -34,10 +34,10 @@ _SHARE: Final = re.compile(r"1/([1-9][0-9]{0,4})")
     help="Only one of N shares of the slices, another one each day: with 1/30, each slice is read once in 30 days.",
 )
 @options.json_option
-@options.existing_place_options
+@options.pipeline_options
 def verify_command(
-    *, pipeline_name: str, from_text: str | None, to_text: str | None, share_text: str | None, as_json: bool,
-    places: options.Places,
+    *, from_text: str | None, to_text: str | None, share_text: str | None, as_json: bool,
+    work: RequestContext,
 ) -> int:  # fmt: skip
     """Compare the ledger, every stored row of published and staged runs, and the log's files with what was written.
 
@@ -49,7 +49,6 @@ def verify_command(
     no checksum and no run has stored a digest of them: the last line tells so. A
     pipeline without a ledger is refused. `hindcast mend` makes damaged rows again.
     """
-    work = places.request_context(places.pipeline(pipeline_name))
     from_ms, to_ms = (None if text is None else parse_bound(work.pipeline, text) for text in (from_text, to_text))
     if from_ms is not None and to_ms is not None and to_ms <= from_ms:
         raise RangeError(f"--to {to_text} is not after --from {from_text}, so there is no slice to verify")

@@ -36,7 +36,7 @@ _SAME: Final = f"{_KEY} AND a.s = b.s AND a.e = b.e"
 _OVERLAPPING: Final = f"{_KEY} AND a.s < b.e AND b.s < a.e"
 
 _EARLIEST: Final = "min(s) OVER (PARTITION BY key)"
-_AFTER_SHOWN: Final = f"coalesce((SELECT max(e) FROM shown AS b WHERE {_KEY}), {_EARLIEST})"  # noqa: S608
+_AFTER_SHOWN: Final = f"coalesce((SELECT max(e) - {{rest}} FROM shown AS b WHERE {_KEY}), {_EARLIEST})"  # noqa: S608
 
 _IS_HIDDEN: Final = "EXISTS (FROM hidden AS b WHERE {touching})"
 _MAY_BE_LOST: Final = f"""{_IS_HIDDEN} AND waiting > 0 AND (waiting < open OR (waiting = open AND ids <> 0))
@@ -180,7 +180,7 @@ def _at_least_once(rows: str, sliding: Sliding | None, *, after_shown: bool = Fa
     """Return the query of rows whose windows have each record; with `after_shown`, each one that is not shown."""
     if sliding is None:
         return rows
-    start = f"{_AFTER_SHOWN} - {sliding.size_ms % sliding.slide_ms}" if after_shown else _EARLIEST
+    start = _AFTER_SHOWN.format(rest=sliding.size_ms % sliding.slide_ms) if after_shown else _EARLIEST
     return _each(rows, start=start, step_ms=max(sliding.size_ms // sliding.slide_ms, 1) * sliding.slide_ms)
 
 

@@ -6,7 +6,9 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
+from expectations.compiled.columns import doubles
 from jobs.comparing.differences import ColumnDifference
 from jobs.comparing.medians import Doubles, Magnitudes
 from windowlib.columnar.hashing import value_hashes
@@ -17,7 +19,8 @@ from windowlib.records.xxh64 import SEED
 _NO_AMOUNT: Final = frozenset({"record_hash"})
 """Columns of numbers whose difference means nothing."""
 _DECIMAL_DIGITS: Final = 76
-_MS: Final = {"s": 1_000, "ms": 1, "us": 1e-3, "ns": 1e-6}
+_MS: Final = {"s": (1_000, 1), "ms": (1, 1), "us": (1, 1_000), "ns": (1, 1_000_000)}
+"""So many milliseconds are so many units of a timestamp."""
 
 
 class ColumnChanges:
@@ -31,7 +34,8 @@ class ColumnChanges:
         """
         self.name, self.kind, self.is_value = name, kind, is_value
         self.mismatch = self.missing = self.extra = 0
-        self._by = Magnitudes(Path(f"{files}.by"), are_integers=_is_integer(kind), kept_words=kept_numbers)
+        is_integer = bool(pa.types.is_integer(kind))
+        self._by = Magnitudes(Path(f"{files}.by"), are_integers=is_integer, kept_words=kept_numbers)
         self._relative = Magnitudes(Path(f"{files}.relative"), are_integers=False, kept_words=kept_numbers)
 
     def add(self, before: pa.Array, after: pa.Array) -> tuple[Bools, Doubles]:
@@ -82,7 +86,7 @@ class ColumnChanges:
             return np.full(len(by), np.nan)
         with np.errstate(all="ignore"):
             relative = np.asarray(by.astype(np.float64) / np.abs(base))
-        self._relative.add(relative[finite & np.isfinite(base) & (base != 0)])
+        self._relative.add(relative[finite & np.isfinite(relative)])
         return relative
 
 
@@ -94,32 +98,35 @@ def amounts(before: pa.Array, after: pa.Array) -> tuple[Doubles, Words | Doubles
     """
     kind = before.type
     if pa.types.is_integer(kind):
-        old, new = (np.asarray(side.cast(pa.int64())) for side in (before, after))
-        with np.errstate(over="ignore"):
-            by = np.where(
-                new >= old, new.view(np.uint64) - old.view(np.uint64), old.view(np.uint64) - new.view(np.uint64)
-            )
-        return old.astype(np.float64), by
+        return _words(before).astype(np.float64), _apart(before, after)
     if pa.types.is_decimal(kind):
         wide = pa.decimal256(_DECIMAL_DIGITS - 1, kind.scale)
         difference = pc.abs(pc.subtract(after.cast(wide), before.cast(wide)))
-        return np.asarray(before.cast(pa.float64())), np.asarray(difference.cast(pa.float64()))
+        return np.asarray(doubles(before)), np.asarray(doubles(difference))
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
-        word = pa.int32() if pa.types.is_date32(kind) else pa.int64()
-        old, new = (np.asarray(side.cast(word)).astype(np.int64) for side in (before, after))
-        factor = _MS[kind.unit] if pa.types.is_timestamp(kind) else 1
-        return old.astype(np.float64), np.abs((new - old).astype(np.float64)) * factor
+        ms, units = _MS[kind.unit] if pa.types.is_timestamp(kind) else (1, 1)
+        return _words(before).astype(np.float64), _apart(before, after).astype(np.float64) * ms / units
     old, new = (np.asarray(side.cast(pa.float64())) for side in (before, after))
     with np.errstate(invalid="ignore", over="ignore"):
         return old, np.abs(new - old)
 
 
+def _apart(before: pa.Array, after: pa.Array) -> Words:
+    """Return the exact absolute differences of integers or times."""
+    old, new = _words(before), _words(after)
+    with np.errstate(over="ignore"):
+        return np.where(
+            new >= old, new.view(np.uint64) - old.view(np.uint64), old.view(np.uint64) - new.view(np.uint64)
+        )
+
+
+def _words(column: pa.Array) -> NDArray[np.int64]:
+    word = pa.int32() if pa.types.is_date32(column.type) else pa.int64()
+    return np.asarray(column.cast(word)).astype(np.int64)
+
+
 def _valid(column: pa.Array) -> Bools:
     return np.asarray(column.is_valid().to_numpy(zero_copy_only=False), np.bool_)
-
-
-def _is_integer(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind))
 
 
 def _has_amounts(kind: pa.DataType) -> bool:

@@ -4,35 +4,31 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jobs.comparing.column_changes import amounts
 from jobs.comparing.compare import DEFAULT, Comparison, compared_tables, opened_parts
 from jobs.comparing.comparison_keys import Shape, Specs, shape_of, specs_of
 from jobs.comparing.differences import match_words
 from jobs.comparing.matching import AT, GROUP, PAIRS_SQL, STAGE, Matched, match_rows
-from jobs.comparing.medians import Doubles
 from jobs.comparing.partitions import ROW, SIDE, Divided
 from jobs.comparing.views import Sides
 from jobs.lake.arrow_sql import ArrowSql
 from jobs.lake.lake import Lake
 from jobs.lake.store import table_columns
 from jobs.reading.plain_values import plain, rows_of
-from jobs.reading.published import BOUNDS
+from jobs.reading.published import BOUNDS, runs_by_keys
 from jobs.reading.stored_rows import StoredRuns
-from jobs.reading.stored_tables import keys_by_run, spec_of
+from jobs.reading.stored_tables import spec_of
 from windowlib.columnar.hashing import row_hashes
 from windowlib.columnar.watermark_steps import Bools
 from windowlib.columnar.xxhash import Numbers
 from windowlib.errors import SpecError
 from windowlib.records import tables
 from windowlib.records.xxh64 import SEED
-
-if TYPE_CHECKING:
-    from jobs.ledger.view import StagedRun
 
 NAMED_WINDOWS = 5
 
@@ -156,7 +152,9 @@ class _Changes:
             return pairs["is_change"]
         differs = np.zeros(pairs.num_rows, np.bool_)
         for name in shape.values:
-            before, after = (_hashes(part.rows[name].take(pairs[row])) for row in ("before_row", "after_row"))
+            before, after = (
+                _hashes(part.rows[name].take(pairs[row]).combine_chunks()) for row in ("before_row", "after_row")
+            )
             differs |= (before != after) & ~self._without(name, pairs["slice_id"])
         return pc.and_(pairs["is_change"], pa.chunked_array([pa.array(differs)]))
 
@@ -175,33 +173,31 @@ class _Changes:
     def _add_sums(self, part: Matched, pairs: pa.Table) -> None:
         for name in self._settled.columns:
             before, after = (_numbers(part.rows, name, pairs[row]) for row in ("before_row", "after_row"))
-            with np.errstate(invalid="ignore", over="ignore"):
-                by = np.abs(after - before)
-            is_new = self._without(name, pairs["slice_id"])
-            by[(before == after) | (np.isnan(before) & np.isnan(after)) | is_new] = 0.0
+            by = amounts(before, after)[1].astype(np.float64)
+            is_same = _hashes(before) == _hashes(after)
+            by[is_same | self._without(name, pairs["slice_id"])] = 0.0
             self.sums[name] += by.tolist()
 
 
 def _seen(stored: StoredRuns, sides: Sides, settled: Settled, *, options: Comparison) -> tuple[int, dict[str, float]]:
     """Return the number of settled windows that readers see, and the sum of the absolute values of each column."""
     count, sums = 0, defaultdict[str, list[float]](list)
-    by_keys: dict[tuple[str, ...], list[StagedRun]] = {}
-    keys_of = keys_by_run(sides.view, sides.before.runs.values())
-    for run in sides.before.runs.values():
-        by_keys.setdefault(keys_of[run.result.run_id], []).append(run)
     columns = table_columns(stored.lake.table(stored.pipeline, tables.WINDOW_OUTPUTS))
-    for keys, runs in by_keys.items():
-        specs = specs_of(sides.view, runs)
-        shape = shape_of(tables.WINDOW_OUTPUTS, Specs(keys=keys, before=specs, after=specs), columns, all_panes=False)
+    for group in runs_by_keys(sides.view, sides.before.runs.values()):
+        specs = specs_of(sides.view, group.runs)
+        shape = shape_of(
+            tables.WINDOW_OUTPUTS, Specs(keys=group.keys, before=specs, after=specs), columns, all_panes=False
+        )
         with opened_parts(stored, shape, options.limits) as parts:
-            for part in parts.read(Divided(before=(), after=(), both=tuple(runs)), everything=True):
+            for part in parts.read(Divided(before=(), after=(), both=group.runs), everything=True):
                 seen = match_rows(parts.sql, part, shape, everything=True).seen
                 visible = parts.sql.query(
                     {"seen": seen, "narrow": part.select([ROW, BOUNDS[1]])}, _SEEN_SQL, (settled.until_ms * 1000,)
                 )
                 count += len(pc.unique(visible[GROUP]))
                 for name in settled.columns:
-                    sums[name].append(_sum(np.abs(_numbers(part, name, visible[ROW])).tolist()))
+                    numbers = _numbers(part, name, visible[ROW]).cast(pa.float64(), safe=False)
+                    sums[name].append(_sum(np.abs(numbers.to_numpy(zero_copy_only=False)).tolist()))
     return count, {name: _sum(sums[name]) for name in settled.columns}
 
 
@@ -219,21 +215,20 @@ _SEEN_SQL = f"""
 """The query for the rows of settled windows that readers see."""
 
 
-def _numbers(rows: pa.Table, name: str, places: pa.ChunkedArray) -> Doubles:
-    """Return a column as doubles at some rows; 0 for a null, for a null place, and if the spec has no such column."""
+def _numbers(rows: pa.Table, name: str, places: pa.ChunkedArray) -> pa.Array:
+    """Return a column at some rows; 0 for a null, for a null place, and if the spec has no such column."""
     if name not in rows.column_names:
-        return np.zeros(len(places))
+        return pa.array(np.zeros(len(places)))
     kind = rows.schema.field(name).type
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
         raise SpecError(
             f"publish.settled.change_at_most.columns: column {name!r} is {kind}; allowed: columns of numbers"
         )
-    taken = rows[name].cast(pa.float64(), safe=False).take(places)
-    return np.asarray(taken.fill_null(0.0).to_numpy())
+    return rows[name].take(places).combine_chunks().fill_null(pa.scalar(0, kind))
 
 
-def _hashes(column: pa.ChunkedArray) -> Numbers:
-    return row_hashes(pa.RecordBatch.from_arrays([column.combine_chunks()], names=["value"]), SEED)
+def _hashes(column: pa.Array) -> Numbers:
+    return row_hashes(pa.RecordBatch.from_arrays([column], names=["value"]), SEED)
 
 
 def _sum(sizes: list[float]) -> float:

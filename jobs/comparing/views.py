@@ -130,17 +130,17 @@ def run_sides(view: LedgerView, before: str, after: str | None = None) -> Sides:
 
 
 def changes_something(view: LedgerView, request: Request) -> bool:
-    """Return whether a request has a run that readers do not see."""
-    return any(view.published.get(slice_id) != run_id for slice_id, run_id in request.runs.items())
+    """Return whether readers would see other runs after the publication of a request, also where a repair ends."""
+    return any(view.published.get(slice_id) != run_id for slice_id, run_id in newly_shown(view, request).items())
 
 
 def newest_request(view: LedgerView) -> Request | None:
-    """Return the newest open request that has a run that readers do not see; None without one."""
+    """Return the newest open request that changes something; None without one."""
     return next((request for request in reversed(view.open_requests()) if changes_something(view, request)), None)
 
 
 def differing_request(view: LedgerView, request_id: str) -> Request | None:
-    """Return the request if the ledger has it and it has a run that readers do not see."""
+    """Return the request if the ledger has it and it changes something."""
     request = view.requests.get(request_id)
     return request if request is not None and changes_something(view, request) else None
 

@@ -15,7 +15,8 @@ from jobs.plain_text import escaped
 from windowlib.errors import LedgerError, RequestError
 
 if TYPE_CHECKING:
-    from jobs.orchestration.decisions import Decided, Decider
+    from jobs.orchestration.decisions import Decided
+    from jobs.publishing.optimistic_check import By
 
 DECIDE, PUBLISH, CLEAR_GATE = "decide", "publish", "clear_gate"
 REFUSED = "refused"
@@ -87,13 +88,13 @@ class ClearGateOperator(LakeOperator):
         return [run.run_id for run in stopped]
 
 
-def decider_of(context: Context) -> "Decider":
+def decider_of(context: Context) -> "By":
     """Return who has started this DAG run. Its retries have the same decision id."""
-    from jobs.orchestration.decisions import Decider
+    from jobs.publishing.optimistic_check import By
 
     run = context["dag_run"]
     who = f"{run.triggering_user_name or run.run_type.value} (Airflow)"
-    return Decider(who=who, decision_id=f"{run.dag_id}/{run.run_id}")
+    return By(who=who, decision_id=f"{run.dag_id}/{run.run_id}")
 
 
 def decided_of(context: Context) -> "Decided":

@@ -1,5 +1,6 @@
 """Sends alerts through connections and notifiers of Airflow. A problem is one line in the log, without the address."""
 
+import html
 import logging
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -53,18 +54,14 @@ def _send(alert: Alert, recipient: Recipient, context: Context) -> None:
             _post(alert, connection)
         case "slackwebhook":
             slack = _load("airflow.providers.slack.notifications.slack_webhook.SlackWebhookNotifier")
-            text = _slack_text(f"{alert.subject}\n{alert.text}")
+            # Slack then reads no link and no mention, such as `<!channel>`, in values of the log.
+            text = html.escape(f"{alert.subject}\n{alert.text}", quote=False)
             slack(slack_webhook_conn_id=recipient.connection, text=text).notify(context)
         case kind:
             raise NotSent(
                 f"the connection has the type {kind!r}; allowed are smtp, http, https and slackwebhook. For other "
                 "systems, name a notifier of an Airflow provider"
             )
-
-
-def _slack_text(text: str) -> str:
-    """Return a text in which Slack reads no link and no mention, such as `<!channel>`. It has values of the log."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _connection(name: str) -> Connection:
@@ -75,15 +72,13 @@ def _connection(name: str) -> Connection:
 
 
 def _mail(alert: Alert, recipient: Recipient, context: Context) -> None:
-    from html import escape
-
     from airflow.providers.smtp.notifications.smtp import SmtpNotifier
 
     if recipient.email is None:
         raise NotSent("the connection has the type smtp, and the pipeline file gives no `email` addresses")
     *lines, url = alert.text.split("\n")
-    link = f'<a href="{escape(url, quote=True)}">{escape(url)}</a>'
-    body = "<br>\n".join([escape(line).replace("  ", "&nbsp;&nbsp;") for line in lines] + [link])
+    link = f'<a href="{html.escape(url, quote=True)}">{html.escape(url)}</a>'
+    body = "<br>\n".join([html.escape(line).replace("  ", "&nbsp;&nbsp;") for line in lines] + [link])
     mail = SmtpNotifier(
         to=list(recipient.email), subject=alert.subject, html_content=body, smtp_conn_id=recipient.connection
     )

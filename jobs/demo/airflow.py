@@ -83,8 +83,7 @@ class Follower:
         shown = "  ".join(f"{name}={value}" for name, value in conf.items())
         self.stage.note(f"POST /api/v2/dags/{dag_id}/dagRuns  {shown}")
         run_id = self.api.trigger(dag_id, conf)
-        with self.stage.console.status("waiting for the scheduler") as status:
-            return self._until_end(dag_id, run_id, status)
+        return self._until_end(dag_id, run_id)
 
     def decide(self, pipeline: str, fields: Mapping[str, Any]) -> None:
         """Send a decision to the page of the request, as the form of that page does, and follow it to its end.
@@ -96,8 +95,7 @@ class Follower:
         self.stage.note(f"POST {path}  " + "  ".join(f"{name}={value}" for name, value in fields.items()))
         run_id = unquote(self.api.submit(path, fields).rpartition("/")[2])
         dag_id = f"decide_{pipeline}"
-        with self.stage.console.status("waiting for the scheduler") as status:
-            run = self._until_end(dag_id, run_id, status)
+        run = self._until_end(dag_id, run_id)
         if run.state != "success":
             raise StoryBroken(f"DAG run {run_id} of {dag_id} failed; the logs are in {self.stage.home.logs / 'tasks'}")
 
@@ -107,22 +105,22 @@ class Follower:
         Raises:
             StoryBroken: it failed again, or did not end in time.
         """
-        with self.stage.console.status("waiting for the scheduler") as status:
-            run = self._until_end(dag_id, run_id, status)
+        run = self._until_end(dag_id, run_id)
         if run.state != "success":
             raise StoryBroken(f"DAG run {run_id} of {dag_id} is {run.state} after its gate was cleared")
         self.stage.note(f"{dag_id}: the run that was red is green")
 
-    def _until_end(self, dag_id: str, run_id: str, status: Status) -> DagRunState:
+    def _until_end(self, dag_id: str, run_id: str) -> DagRunState:
         deadline = time.monotonic() + _RUN_TIMEOUT_S
-        while True:
-            run = self.api.dag_run(dag_id, run_id)
-            self._tell(dag_id, run, status)
-            self.tell_slices()
-            if run.state in FINISHED_STATES:
-                return run
-            _check(deadline, dag_id)
-            time.sleep(_POLL_S)
+        with self.stage.console.status("waiting for the scheduler") as status:
+            while True:
+                run = self.api.dag_run(dag_id, run_id)
+                self._tell(dag_id, run, status)
+                self.tell_slices()
+                if run.state in FINISHED_STATES:
+                    return run
+                _check(deadline, dag_id)
+                time.sleep(_POLL_S)
 
     def tell_slices(self) -> None:
         """Print the slices that were staged since the last call."""

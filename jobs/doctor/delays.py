@@ -13,7 +13,7 @@ import numpy as np
 
 from jobs.durations import UNIT_MS, parse_duration
 from windowlib.columnar.instants import Codes
-from windowlib.columnar.watermark_steps import Int64s
+from windowlib.columnar.watermark_steps import Int64s, latest_before
 
 LADDER_MS: Final = tuple(
     map(parse_duration, ("0s", "1s", "10s", "1m", "5m", "15m", "30m", "1h", "2h", "6h", "12h", "1d", "3d", "7d", "30d"))
@@ -103,20 +103,13 @@ def measure_delays(event_time_ms: Int64s, problems: Codes, *, window_ms: int) ->
     the size of the tumbling windows.
     """
     times = event_time_ms[problems == 0]
-    before_ms = greatest_before(times)
+    before_ms = latest_before(times, _FIRST)
     overdue_ms = before_ms - (times - times % window_ms + window_ms)
     return Delays(
         records=len(event_time_ms),
         behind_ms=np.sort(np.maximum(before_ms - times, 0)),
         overdue_ms=np.sort(overdue_ms),
     )
-
-
-def greatest_before(times: Int64s) -> Int64s:
-    """Return the greatest time before each record, `_FIRST` before the first one."""
-    before_ms = np.full(len(times), _FIRST, dtype=np.int64)
-    np.maximum(np.maximum.accumulate(times[:-1]), _FIRST, out=before_ms[1:])
-    return before_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +131,7 @@ def measure_commit_delays(event_time_ms: Int64s, commit: Int64s) -> CommitDelays
     latest_ms = _FIRST
     for start, end in zip(starts.tolist(), ends, strict=True):
         own = event_time_ms[start:end]
-        within[start:end] = np.maximum(greatest_before(own) - own, 0)
+        within[start:end] = np.maximum(latest_before(own, _FIRST) - own, 0)
         between[start:end] = np.maximum(latest_ms - own, 0)
         latest_ms = max(latest_ms, int(own.max()))
     return CommitDelays(

@@ -149,7 +149,7 @@ class Functions:
         top = module_name.partition(".")[0]
         if file is None or top in _OURS:
             return None
-        if top in sys.stdlib_module_names or _is_installed(top):
+        if top in sys.stdlib_module_names or any(_file_in(place, top) for place in _installed("purelib", "platlib")):
             raise self._error(
                 path,
                 f"{file} has the same name as the module {top!r} of Python or of an installed package; rename it, or "
@@ -245,10 +245,6 @@ def _put_back(modules: Mapping[str, ModuleType]) -> None:
 def _installed(*kinds: str) -> tuple[Path, ...]:
     paths = sysconfig.get_paths()
     return tuple(Path(paths[kind]) for kind in kinds)
-
-
-def _is_installed(top: str) -> bool:
-    return any(_file_in(directory, top) is not None for directory in _installed("purelib", "platlib"))
 
 
 def _file_in(directory: Path, module_name: str) -> Path | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, NamedTuple
 
-from jobs.lake.file_origins import CLONE, Origin, operation_of, origins_of, with_origins
+from jobs.lake.file_origins import CLONE, Origin, operation_of, origins_of, unordered, with_origins
 from jobs.lake.log_files import Entry, LogFiles, is_whole_uri, place_of
 from jobs.lake.log_version import DataFile, LogVersion
 from jobs.lake.pinned_files import AppendPlace, PinnedFile
@@ -70,16 +70,53 @@ def with_append_places(
             "(`order: commits`) is not known. If no file of it is ever rewritten (OPTIMIZE), write `order: appended`. "
             f"{_ADVICE}"
         )
+    placed, doubts = _with_row_ids(log, files, log_files, live=live, order=order)
+    return placed if doubts is None else doubts.resolved(placed)
+
+
+def unordered_slices(
+    log: LogVersion,
+    files: Sequence[PinnedFile],
+    log_files: LogFiles,
+    *,
+    live: Sequence[DataFile],
+    order: CommitOrder,
+) -> frozenset[str]:
+    """Return the slices for whose files `with_append_places` raises.
+
+    Raises:
+        LogError: a commit file is damaged.
+    """
+    if order.by_adds:
+        return unordered(log, files, log_files)
+    if log.configuration.get(ROW_TRACKING) != "true":
+        return frozenset(file.slice_id for file in files)
+    slices: dict[str, list[PinnedFile]] = {}
+    placed, doubts = _with_row_ids(log, files, log_files, live=live, order=order)
+    for file in () if doubts is None else placed:
+        slices.setdefault(file.slice_id, []).append(file)
+    return frozenset(name for name, own in slices.items() if doubts is not None and not doubts.has_order(own))
+
+
+def _with_row_ids(
+    log: LogVersion,
+    files: Sequence[PinnedFile],
+    log_files: LogFiles,
+    *,
+    live: Sequence[DataFile],
+    order: CommitOrder,
+) -> "tuple[tuple[PinnedFile, ...], _Doubts | None]":
+    """Return files with the places of their row ids, and what resolves those that may be in no order, if any are."""
     is_tracked = _is_tracked_from_creation(log_files)
     if not files or (is_tracked and not order.row_ids):
-        return tuple(files)
+        return tuple(files), None
     ids = row_places(log_files)
     placed = tuple(_with_ids(file, ids.get(place_of(log_files.root, file.path))) for file in files)
     if is_tracked:
-        return placed
+        return placed, None
     versions = {file.path: place[1] for file in live if (place := ids.get(place_of(log_files.root, file.path)))}
     doubts = _Doubts(log=log, files=log_files, live=live, versions=versions, order=order)
-    return placed if doubts.has_early_ids() else doubts.resolved(placed)
+    return placed, None if doubts.has_early_ids() else doubts
 
 
 def _with_ids(file: PinnedFile, ids: RowPlace | None) -> PinnedFile:
@@ -192,6 +229,14 @@ class _Doubts:
             if file.path in spans:
                 self._refuse_mixed(file, spans[file.path], lowest=lowest)
         return tuple(file if file.path in spans else self._resolved(file) for file in placed)
+
+    def has_order(self, placed: Sequence[PinnedFile]) -> bool:
+        """Return whether the places of all of the files are known."""
+        try:
+            self.resolved(placed)
+        except LogError:
+            return False
+        return True
 
     @cached_property
     def first(self) -> int:

@@ -47,7 +47,7 @@ def table_errors(
     except HindcastError:
         raise
     except BaseException as error:
-        if is_panic(error):
+        if type(error).__name__ == "PanicException":  # of Rust: no `Exception`, and no library exports the class
             raise make_error(error) from None  # its traceback is a backtrace of Rust
         if not isinstance(error, (DeltaError, OSError, pa.ArrowException, UnicodeDecodeError, *also)):
             raise
@@ -111,11 +111,6 @@ def refuse_outage(uri: str, error: HindcastError) -> None:
         system.get_file_info(place)
     except OSError as outage:
         raise StoreError(f"{error} The store does not answer now: {one_line(outage)}") from error
-
-
-def is_panic(error: BaseException) -> bool:
-    """Return whether an exception is a Rust panic. Its class is not an `Exception`, and no library exports it."""
-    return type(error).__name__ == "PanicException"
 
 
 def unreadable(uri: str, error: BaseException, attempts: Collection[tuple[str, str]] = ()) -> StoreError:

@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from jobs.lake.append_order import CommitOrder, with_append_places
+from jobs.lake.append_order import CommitOrder, unordered_slices, with_append_places
 from jobs.lake.commit_history import FEW_COMMITS, CommitHistory, newest_data_ms
 from jobs.lake.covered_files import CoveredFile
 from jobs.lake.damage import log_errors
-from jobs.lake.file_origins import unordered
 from jobs.lake.known_log import KnownLog, covered_files, refuse_other_history, refuse_replaced
 from jobs.lake.log_coordinates import SliceFiles, known_history, known_since, slice_commits
 from jobs.lake.log_cut import Cut
@@ -165,9 +164,10 @@ class PinnedLog:
 
         return tuple(sorted(self.files, key=order))
 
-    def unordered(self) -> frozenset[str]:
-        """Return the slices that `order: appended` cannot order any more. The log need not be pinned with an order."""
-        return unordered(self._table, self.whole.files, self.log_files)
+    def unordered(self, order: CommitOrder) -> frozenset[str]:
+        """Return the slices that have lost an order of commits. The log need not be pinned with an order."""
+        log, files = self._table, self.whole.files
+        return unordered_slices(log, files, self.log_files, live=log.files(), order=order)
 
     def moved(self) -> dict[int, tuple[int, int]]:
         """Return the first row id of each file whose row ids are not in the order of appending -> its place in it."""

@@ -61,6 +61,8 @@ class SliceFiles:
         first = self.back.slices[0].slice_id if self.back.slices else None
         in_order = [commits.get(slice_id, set()) for slice_id in self.of]
         totals = [0, *accumulate(records.values())]
+        uncounted = {slice_id: sum(file.records is None for file in own) for slice_id, own in self.of.items()}
+        without = [0, *accumulate(uncounted.values())]
         return {
             slice_id: replace(
                 shared,
@@ -68,6 +70,7 @@ class SliceFiles:
                 files=sum(file.records != 0 for file in own),
                 records=records[slice_id],
                 earlier_records=totals[before.stop] - totals[before.start],
+                uncounted=uncounted[slice_id] + without[before.stop] - without[before.start],
                 bytes=sum(file.bytes for file in own),
                 digest=self.digests[slice_id],
                 log_digests=shared.log_digests if slice_id == first else "",

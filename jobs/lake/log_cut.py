@@ -54,10 +54,11 @@ class Cut:
     by: SliceGrammar
     slices: tuple[Slice, ...]
     _starts: list[int] = field(init=False, default_factory=list)
-    _instants: dict[str, int] = field(init=False, default_factory=dict)
+    _instants: "_Instants" = field(init=False)
 
     def __post_init__(self) -> None:
         self._starts.extend(slice_.start_ms for slice_ in self.slices)
+        object.__setattr__(self, "_instants", _Instants(self.by))
 
     def slice_id(self, value: str | None) -> str | None:
         """Return the slice of a value; None without a value, and outside the slices."""
@@ -82,15 +83,10 @@ class Cut:
         Raises:
             LogError: the value is no date or time of the format.
         """
-        known = self._instants.get(value)
-        if known is not None:
-            return known
-        by = self.by
         try:
-            at_ms = self._instants[value] = value_ms(value, len(by.columns), pattern=by.format, zone=by.zone)
+            return self._instants[value]
         except ValueError as error:
             raise LogError(self._refusal(value)) from error
-        return at_ms
 
     def refuse_longer(self, value: str) -> None:
         """Refuse a value of `slice_value` that names a time longer than a slice. `by` tells that of the other forms.
@@ -129,6 +125,18 @@ class Cut:
             f"{named} {wrong}. Remove the records with that value (DELETE), and append them again with the right one, "
             "or name another partition column in `log.slice.by`"
         )
+
+
+class _Instants(dict[str, int]):
+    """Value of the slice columns -> the instant at which it begins, computed when it is first asked for."""
+
+    def __init__(self, by: SliceGrammar) -> None:
+        super().__init__()
+        self._columns, self._pattern, self._zone = len(by.columns), by.format, by.zone
+
+    def __missing__(self, value: str) -> int:
+        at_ms = self[value] = value_ms(value, self._columns, pattern=self._pattern, zone=self._zone)
+        return at_ms
 
 
 def named_unit(text: str) -> str:

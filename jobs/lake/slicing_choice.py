@@ -33,24 +33,24 @@ class PartitionSlicing(Slicing):
         refusal: LogError | None = None
         files: list[PinnedFile] = []
         filled: set[int] = set()
-        columns = self.cut.by.columns
+        columns, cut = self.cut.by.columns, self.cut
         for file in self.log.files():
             value = slice_value(file.partition, columns)
             if value is None:
                 nulls += [] if file.records == 0 else [file.records]
                 continue
-            if file.records == 0 and not self.cut.slices:
+            if file.records == 0 and not cut.slices:
                 continue
             try:
-                at_ms = self.cut.instant_ms(value)
+                at_ms = cut.instant_ms(value)
             except LogError as error:
                 refusal = refusal or error
                 continue
             if file.records != 0:
                 filled.add(at_ms)
-            slice_id = self.cut.slice_of(at_ms)
+            slice_id = cut.slice_of(at_ms) if cut.slices else None
             if slice_id is not None:
-                self.cut.refuse_longer(value)
+                cut.refuse_longer(value)
                 files.append(PinnedFile.of(file, value=value, slice_id=slice_id))
         if nulls and refusal is None:
             refusal = null_slices(self.log, self.cut.by, nulls)

@@ -6,7 +6,7 @@ next one that has stored it again counts.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 
 from jobs.ledger.events import LedgerEvent, run_result, text_of
 from jobs.ledger.later import Later
@@ -39,7 +39,15 @@ class AttemptChoice:
 
     def copy(self) -> "AttemptChoice":
         """Return the same attempts, to which further ones can be added."""
-        return AttemptChoice(**{own.name: getattr(self, own.name).copy() for own in fields(self)})
+        return AttemptChoice(
+            self.staged_attempts.copy(),
+            self.condemned.copy(),
+            self.condemned_attempts.copy(),
+            self.mended.copy(),
+            self.replaced.copy(),
+            self.removed.copy(),
+            self.removed_checkpoints.copy(),
+        )
 
     def stage(self, event: LedgerEvent) -> StagedRun:
         """Take an attempt at a run in, and return it."""
@@ -103,6 +111,8 @@ class AttemptChoice:
 
     def _valid(self, staged: Sequence[StagedRun]) -> list[StagedRun]:
         attempts = [replace(run, result=self._present(run.result)) for run in staged] if self.mended else staged
+        if not (self.condemned or self.condemned_attempts):
+            return [*attempts]
         return [run for run in attempts if not self._is_condemned(run.result)]
 
     def _is_condemned(self, result: RunResult) -> bool:

@@ -4,7 +4,8 @@ A view of a ledger of years has ten thousands of values, and most commands read 
 """
 
 from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
-from typing import Any, Generic, TypeVar, overload
+from itertools import repeat
+from typing import Any, TypeVar, overload
 
 from typing_extensions import override
 
@@ -12,24 +13,29 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Cell(Generic[V]):
-    """A value that `make` makes from `source` when it is first read. Two threads may both make it, and it is equal."""
+class Cell(list[tuple[Any, Callable[[Any], V] | None]]):
+    """A value that `make` makes from `source` when it is first read. Two threads may both make it, and it is equal.
 
-    __slots__ = ("_state",)
+    Its only item is (source, make), and (value, None) afterwards. So `cells` makes many without a call of Python code.
+    """
 
-    def __init__(self, source: Any, make: Callable[[Any], V]) -> None:  # noqa: ANN401
-        self._state: tuple[Any, Callable[[Any], V] | None] = source, make
+    __slots__ = ()
 
     @property
     def value(self) -> V:
         """The value. Its readers do not change it."""
-        source, make = self._state
+        source, make = self[0]
         if make is None:
             made: V = source
             return made
         value = make(source)
-        self._state = value, None
+        self[0] = value, None
         return value
+
+
+def cells(sources: Iterable[Any], make: Callable[[Any], V]) -> Iterator[Cell[V]]:
+    """Return a cell for each source."""
+    return map(Cell, zip(zip(sources, repeat(make))))
 
 
 class Later(MutableMapping[K, V]):
@@ -83,12 +89,12 @@ class Later(MutableMapping[K, V]):
 
     def turned(self, turn: Callable[[V], Any]) -> "Later[K, Any]":
         """Return a mapping of what `turn` makes of the values: now from own values, later from shared ones."""
-
-        def later(cell: Cell[V]) -> object:
-            return turn(cell.value)
-
+        later = cells(self._items.values(), lambda cell: turn(cell.value))
         return Later(
-            {key: Cell(item, later) if isinstance(item, Cell) else turn(item) for key, item in self._items.items()}
+            {
+                key: cell if isinstance(item, Cell) else turn(item)
+                for (key, item), cell in zip(self._items.items(), later, strict=True)
+            }
         )
 
     def sequence(self) -> "LaterSequence[V]":

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from jobs.ledger.chain import CONTENT_ERRORS
-from jobs.ledger.later import Cell, Later
+from jobs.ledger.later import Later, cells
 from windowlib.errors import LedgerError
 
 Turn = Callable[[Any], Any]
@@ -98,8 +98,7 @@ class Codecs:
         def decode(plain: list[Any]) -> Later[Any, Any]:
             first, names = plain
             keys = names if decode_key is None else map(decode_key, names)
-            cells = (Cell(place, from_line) for place in range(first, first + len(names)))
-            return Later(zip(keys, cells, strict=True))
+            return Later(zip(keys, cells(range(first, first + len(names)), from_line), strict=True))
 
         return Codec(encode, decode)
 

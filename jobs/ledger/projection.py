@@ -16,12 +16,13 @@ A `Projection` is incremental: a reader that reads again folds the new events on
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import assert_never
 
 from jobs.ledger.acceptances import AcceptedRewrite
 from jobs.ledger.chain import CONTENT_ERRORS
 from jobs.ledger.events import CACHE, EventKind, LedgerEvent, text_of
-from jobs.ledger.later import Cell, Later
+from jobs.ledger.later import Later, cells
 from jobs.ledger.looks import Look, look_of, verified_sighting
 from jobs.ledger.provenance import Decided, decision_of
 from jobs.ledger.publications import Hold, Publication
@@ -192,7 +193,7 @@ class Projection:
     def _make_view(self, version: int) -> LedgerView:
         if self._ordered is None:
             items = sorted(self._slices.items(), key=lambda item: item[1][0])
-            self._ordered = Later((item[0], Cell(item, _slice)) for item in items)
+            self._ordered = Later(zip(map(itemgetter(0), items), cells(items, _slice), strict=True))
         runs = self.runs.copy()
         attempts = runs.attempts
         return LedgerView(

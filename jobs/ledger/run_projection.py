@@ -309,7 +309,10 @@ class Runs(Mapping[str, StagedRun]):
 
     @override
     def get(self, run_id: str, default: Any = None) -> Any:
-        return (self._runs.run(run_id) if run_id in self else None) or default
+        slot = self._runs.slots.get(run_id)
+        if slot is None or not self._has(slot.brief or self._runs.brief(run_id)):
+            return default
+        return slot.run or self._runs.run(run_id) or default
 
     def attempts_at(self, run_id: str) -> tuple[StagedRun, ...]:
         """Return all attempts at a run, as they were staged."""
@@ -317,7 +320,8 @@ class Runs(Mapping[str, StagedRun]):
 
     @override
     def __contains__(self, run_id: object) -> bool:
-        return isinstance(run_id, str) and run_id in self._runs.slots and self._has(self._runs.brief(run_id))
+        slot = self._runs.slots.get(run_id) if isinstance(run_id, str) else None
+        return slot is not None and self._has(slot.brief or self._runs.brief(str(run_id)))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.briefs)

@@ -270,16 +270,15 @@ class LedgerView:
         Raises:
             LedgerError: the ledger has no attempt at the run that counts, or a clean-up has removed its rows.
         """
-        run = self.runs.get(run_id)
+        if (run := self.runs.get(run_id)) is not None:
+            return run
         if (removed := self.removed_runs.get(run_id)) is not None:
             slice_id = removed.result.slice.slice_id
             raise self.removed[slice_id, removed.result.attempt_id].run_error(run_id, slice_id)
-        if run is None:
-            raise LedgerError(
-                f"run {run_id} has no attempt in the ledger: its attempts were condemned, or none was staged. Replay "
-                "its slice"
-            )
-        return run
+        raise LedgerError(
+            f"run {run_id} has no attempt in the ledger: its attempts were condemned, or none was staged. Replay "
+            "its slice"
+        )
 
     def past_run(self, run_id: str) -> StagedRun:
         """Return the run with this id, also one whose rows a clean-up has removed.

@@ -65,7 +65,7 @@ def check_open(work: RequestContext, form: BackfillForm) -> tuple[str, ...]:
             refuse_without_work(work, view, asked, resumed=resumed, planned=planned)
     except RangeTaken as error:
         if form.if_open is not IfOpen.WAIT:
-            raise FormError(Problem(_sentence(str(error)), "if_open"), open_ranges=error.open_ranges) from None
+            raise FormError(Problem(f"{with_capital(str(error))}.", "if_open"), open_ranges=error.open_ranges) from None
     return tuple(request.request_id for request in in_the_way(work, view, asked) if request.request_id != resumed)
 
 
@@ -137,7 +137,3 @@ def _chain_problem(work: RequestContext, gap: ChainGap, form: BackfillForm) -> s
         f"From {show_ms(grid, form.from_ms)}: {gap.why}.{staged} {or_set} Fresh: a new chain then begins at "
         f"From, and its windows do not contain earlier records.{warm_up}"
     )
-
-
-def _sentence(text: str) -> str:
-    return f"{with_capital(text)}."

@@ -13,7 +13,7 @@ So a publication and its asset events happen once, whichever task runs first.
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, assert_never
 
@@ -44,14 +44,6 @@ from jobs.publishing.stop_reasons import listed
 from jobs.publishing.waivers import refusal_after, waive_all, waive_events
 from jobs.wall_clock import now_ms
 from windowlib.errors import RequestError
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decider:
-    """Who decides, and the id by which a retry finds that the decision has been made."""
-
-    who: str
-    decision_id: str
 
 
 class Decided(BaseModel):
@@ -108,7 +100,7 @@ def check(work: RequestContext, view: LedgerView, decision: Decision, *, who: st
 def decide(
     pipeline_file: str,
     decision: Decision,
-    decider: Decider,
+    by: By,
     *,
     lake: str | None = None,
     state: RunStateOf | None = None,
@@ -122,7 +114,7 @@ def decide(
         RequestError: the decision is not possible.
     """
     work = _request_context(pipeline_file, lake)
-    by = By(who=decider.who, decision_id=decider.decision_id, seen=seen_view(work, decision.ledger_version))
+    by = replace(by, seen=seen_view(work, decision.ledger_version))
     if state is not None:
         release_ended(work, state)
     match decision.action:
@@ -134,12 +126,10 @@ def decide(
             request = cancel(work, _request_id(decision), reason=decision.reason or "", by=by)
             return Decided(why=f"request {request.request_id} is {request.failure}", request_id=request.request_id)
         case Action.ROLL_BACK:
-            done = rollback(
-                work, decision.publication or 0, reason=decision.reason or "", who=decider.who, by=by
-            )  # fmt: skip
+            done = rollback(work, decision.publication or 0, reason=decision.reason or "", who=by.who, by=by)
             return Decided(why=done.why, changed=list(done.changed))
         case Action.RESUME:
-            ended = resume(work, reason=decision.reason or "", who=decider.who, by=by)
+            ended = resume(work, reason=decision.reason or "", who=by.who, by=by)
             return Decided(why=f"the chain goes on; {ended.who} had rolled publication {ended.undoes} back")
         case Action.COMMENT | Action.ASSIGN:
             why = comment(work, _request_id(decision), by=by, entry=decision.entry)
@@ -148,9 +138,7 @@ def decide(
             assert_never(decision.action)
 
 
-def publish_decided(
-    pipeline_file: str, decided: Decided, decider: Decider, *, lake: str | None = None
-) -> PublicationAttempt:
+def publish_decided(pipeline_file: str, decided: Decided, by: By, *, lake: str | None = None) -> PublicationAttempt:
     """Publish the request of a decision, in the name of the person.
 
     Returns:
@@ -163,14 +151,9 @@ def publish_decided(
     if not decided.publishes:
         return PublicationAttempt(request_id="", is_published=False, why=decided.why, changed=tuple(decided.changed))
     work = _request_context(pipeline_file, lake)
-    by = By(
-        who=decider.who,
-        decision_id=f"{decider.decision_id}/publish",
-        seen=seen_view(work, decided.seen),
-        tells=True,
-    )
+    by = replace(by, decision_id=f"{by.decision_id}/publish", seen=seen_view(work, decided.seen), tells=True)
     try:
-        attempt = publish_request(work, decided.request_id, who=decider.who, by=by)
+        attempt = publish_request(work, decided.request_id, who=by.who, by=by)
     except OutdatedDecision:
         # The DAG run, whose gate passes now, may have been faster. Its publish task has sent the events.
         view = work.ledger.view()

@@ -11,10 +11,12 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.upstream import WINDOW_TIME
 from jobs.pipeline.slices import slice_grid, slice_of_id
 from jobs.planning.chains import is_of_repair
+from jobs.planning.change_sentences import earlier_in_upstream
 from jobs.planning.changed_slices import named_spans, stretches_of
 from jobs.planning.published_spec import on_published_spec, refuse_lost
 from jobs.planning.request_context import RequestContext
 from jobs.planning.suite_fingerprint import with_checks
+from jobs.publishing.rules import describe_hold
 from jobs.reading.stored_tables import own_columns
 from jobs.reading.upstream_place import UpstreamPlace
 from jobs.runs import Slice
@@ -60,9 +62,12 @@ def following(work: RequestContext) -> tuple[RequestContext, tuple[str, ...]]:
     It has the spec of the published chain. An edit of the pipeline file waits for `hindcast adopt`, as in the schedule.
 
     Raises:
-        RequestError: the published chain cannot be computed any more, or reads another log than the pipeline file.
+        RequestError: the published chain cannot be computed any more, or reads another log than the pipeline file; or
+            it is held after a rollback.
     """
     view, upstream = work.ledger.view(), work.pipeline.log.pipeline
+    if view.hold is not None:
+        raise RequestError(describe_hold(view.hold))
     work, warnings = on_published_spec(work, view)
     refuse_lost(work, view)
     if work.pipeline.log.pipeline != upstream:
@@ -75,7 +80,8 @@ def following(work: RequestContext) -> tuple[RequestContext, tuple[str, ...]]:
 def slices_to_follow(work: RequestContext) -> tuple[tuple[Slice, ...], tuple[str, ...]]:
     """Return the published slices of the pipeline that `work.pipeline` reads, and warnings.
 
-    They tell which slices are left out, and that fewer windows are final because of a late repair.
+    They tell which slices are left out, that fewer windows are final because of a late repair, and that the chain began
+    with a slice that is not the first one any more.
 
     They have no hole. Without one, they begin with the own chain; their plan tells which are replayed. If the other
     pipeline has holes in what it publishes, they are between two of them: those with the newest own slice.
@@ -104,7 +110,7 @@ def slices_to_follow(work: RequestContext) -> tuple[tuple[Slice, ...], tuple[str
     newest_ms = own_ms[-1] if own_ms else chosen[0].start_ms
     followed = next((part for part in reversed(parts) if part[0].start_ms <= newest_ms), parts[0])
     left_out = [slice_ for part in parts if part is not followed for slice_ in part]
-    warnings = _of_a_repair(pipeline, view)
+    warnings = (*_of_a_repair(pipeline, view), *earlier_in_upstream(work, own))
     if not left_out:
         return tuple(followed), warnings
     warning = (

@@ -24,9 +24,9 @@ def too_long(order: Order) -> str:
     expected, limit = (human_duration(1_000 * (seconds or 0)) for seconds in (order.seconds, limit_s(order)))
     return (
         f"the replay of {folded(order.slices)} was stopped after {limit}. By past runs it takes about {expected}; "
-        f"allowed are {LIMIT_FACTOR} times that, and at least {human_duration(1_000 * LEAST_LIMIT_S)}. A wait for cores "
-        "that another replay has taken counts: if so, let each replay take fewer cores (spark.cores.max). The lines "
-        "above tell how far the driver was. A retry continues after the last staged slice"
+        f"allowed are {LIMIT_FACTOR} times that, and at least {human_duration(1_000 * LEAST_LIMIT_S)}. A wait for "
+        "cores that another replay has taken counts: if so, let each replay take fewer cores (spark.cores.max). The "
+        "lines above tell how far the driver was. A retry continues after the last staged slice"
     )
 
 

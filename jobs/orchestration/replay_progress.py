@@ -51,7 +51,8 @@ class ProgressLog:
         if not progress.results:
             log.info("replaying %s", folded([slice_.slice_id for slice_ in progress.chunk]))
         for result in progress.results:
-            log.log(_level(result), "%s", slice_line(result))
+            is_good = result.verdict in {Verdict.PASS, Verdict.WARN}
+            log.log(logging.INFO if is_good else logging.WARNING, "%s", slice_line(result))
         self._since_s = self.clock()
         self._latest = progress
 
@@ -83,7 +84,3 @@ def slice_line(result: RunResult) -> str:
         f"{result.slice.slice_id} {result.verdict.value}: {counted(counts.read, 'record')}, "
         f"{counted(counts.panes, 'pane')}{shown}"
     )
-
-
-def _level(result: RunResult) -> int:
-    return logging.INFO if result.verdict in {Verdict.PASS, Verdict.WARN} else logging.WARNING

@@ -185,8 +185,7 @@ def stage(
     stops_on_fail = staging.stop_on_fail or request.kind is RequestKind.SCHEDULED
     replayed: set[str] = set()
     log_state, current = (None, None) if planned is None else planned
-    first = current
-    growing = 1
+    first, growing = current, 1
     while True:
         view = work.ledger.view()
         if not may_stage(view, view.requests[request_id]):
@@ -195,7 +194,9 @@ def stage(
         if len(replayed) == len(ask.slices):  # no plan can order more
             _complete(work, request_id, first)
             return _outcome(work, request_id, slices, replayed=len(replayed))
-        log_state = work.log_state(view, ask.slices, before=log_state)
+        # Records of another pipeline's table move between slices, so all chunks read one version (ReplayOrder).
+        if log_state is None or work.pipeline.log.pipeline is None:
+            log_state = work.log_state(view, ask.slices, before=log_state)
         asked = replace(ask, trusted=frozenset(replayed))
         current = make_plan(work.pipeline, view, log_state, ask=asked, earlier=current)
         first = first or current
@@ -381,6 +382,7 @@ def _order(work: RequestContext, request_id: str, current: Plan, *, chunk: Seque
         known_log=current.known,
         ledger=work.ledger.newest(),
         may_be_divided=True,
+        log_version=None if work.pipeline.log.pipeline is None else current.log_version,
     )
 
 

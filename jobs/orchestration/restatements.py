@@ -17,7 +17,7 @@ from jobs.pipeline.slices import show_ms, slice_grid
 from jobs.plain_text import shortened
 from jobs.planning.assessing import open_proposal, restate_rule, waits_for
 from jobs.planning.change_sentences import ToldChanges, told
-from jobs.planning.published_spec import on_published_spec, why_lost, why_not_replayed
+from jobs.planning.published_spec import is_of_former_spec, on_published_spec, why_lost, why_not_replayed
 from jobs.planning.request_context import Asked, RequestContext, is_live, open_request_context, with_cut_of
 from jobs.planning.restating import propose, request_slices, request_to_continue
 from jobs.planning.steps import Ask
@@ -139,7 +139,7 @@ def _failed(work: RequestContext, view: LedgerView, kind: RequestKind) -> Reques
     """Return the newest request that was started by itself, and that nobody works on. No failed check holds it."""
     for request in reversed(view.open_requests(kind)):
         is_left = not request.is_proposed and not is_live(work, request) and not held_of(view, request)
-        if is_left and _was_started(request):
+        if is_left and _was_started(request) and not is_of_former_spec(view, request):
             return request
     return None
 
@@ -157,7 +157,8 @@ def _stopped(work: RequestContext, view: LedgerView, wanted: Request) -> str:
     for request in view.awaited_requests():
         if request is wanted:
             continue
-        if request.kind is RequestKind.RESTATEMENT and not request.is_proposed:
+        is_restatement = request.kind is RequestKind.RESTATEMENT and not is_of_former_spec(view, request)
+        if is_restatement and not request.is_proposed:
             return f"restatement {request.request_id} is open"
         if is_live(work, request) and _overlaps(view, request, wanted):
             return f"request {request.request_id} ({request.who}: {request.reason}) works on slices of the restatement"

@@ -1,6 +1,7 @@
 """Warm-ups: the restart point of a range, and whether the one that a request has stored is still right."""
 
 from collections.abc import Sequence
+from contextlib import closing
 
 from jobs.ledger.events import LedgerEvent, closed_event
 from jobs.ledger.view import LedgerView, Request
@@ -22,11 +23,8 @@ def restart_of(
     from jobs.replay.restart import restart_before
     from jobs.spark.lazy_session import LazySession
 
-    session = LazySession.named("hindcast --warm-up", master)
-    try:
+    with closing(LazySession.named("hindcast --warm-up", master)) as session:
         return restart_before(session, work, slices, beginning=beginning, state=state)
-    finally:
-        session.stop()
 
 
 def check_warm_up(work: RequestContext, request: Request, *, master: str | None = None) -> None:

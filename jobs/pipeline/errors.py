@@ -45,17 +45,20 @@ def _message(details: ErrorDetails, owner: type[BaseModel], key: str) -> str:
     kind, value, context = details["type"], details["input"], details.get("ctx", {})
     match kind:
         case "extra_forbidden":
-            message = _unknown_key(key, owner)
+            suggestion = did_you_mean(key, _keys(owner))
+            message = f"unknown key {shortened(key, MAX_TEXT)!r}; {_names(owner)}{suggestion}"
         case "missing":
             message = f"is missing; {_names(owner)}"
         case "value_error":
             message = shortened(str(context["error"]), MAX_MESSAGE)
         case "literal_error":
-            hint = did_you_mean(str(value), _literals(context["expected"]))
+            # pydantic gives the allowed values only as a text: 'a', 'b' or 'c'.
+            allowed = [word.strip("'") for word in context["expected"].replace(" or ", ", ").split(", ")]
+            hint = did_you_mean(str(value), allowed)
             message = f"found {_shown(value)}; allowed: {context['expected']}{hint}"
         case "string_pattern_mismatch":
-            allowed = "lower-case letters, digits and _, a letter first, at most 63 characters"
-            message = f"found {_shown(value)}; allowed: {allowed}"
+            what = "lower-case letters, digits and _, a letter first, at most 63 characters"
+            message = f"found {_shown(value)}; allowed: {what}"
         case _ if kind in _EXPECTED:
             message = f"expected {_EXPECTED[kind]}, found {_shown(value)}"
         case _:
@@ -64,21 +67,12 @@ def _message(details: ErrorDetails, owner: type[BaseModel], key: str) -> str:
     return message
 
 
-def _unknown_key(key: str, owner: type[BaseModel]) -> str:
-    return f"unknown key {shortened(key, MAX_TEXT)!r}; {_names(owner)}{did_you_mean(key, _keys(owner))}"
-
-
 def _names(owner: type[BaseModel]) -> str:
     return f"allowed keys here: {', '.join(_keys(owner))}"
 
 
 def _keys(owner: type[BaseModel]) -> list[str]:
     return [field.alias or name for name, field in owner.model_fields.items()]
-
-
-def _literals(expected: str) -> list[str]:
-    # pydantic gives the allowed values only as a text: 'a', 'b' or 'c'. They are used for a suggestion only.
-    return [word.strip("'") for word in expected.replace(" or ", ", ").split(", ")]
 
 
 def _shown(value: object) -> str:

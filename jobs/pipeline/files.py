@@ -93,29 +93,30 @@ def parse_pipeline(text: str, *, source: str) -> Pipeline:
     return build_pipeline(parse_yaml(text, source=source), source=source, functions_dir=lasting(Path(source)).parent)
 
 
-def build_pipeline(
-    document: object, *, source: str, functions_dir: Path | None = None, is_stored: bool = False
-) -> Pipeline:
-    """Make a pipeline of a YAML or JSON document. Users' functions are searched in `functions_dir` first.
-
-    A spec that is stored (`is_stored`) keeps what only an earlier version of Hindcast accepted in a file.
+def build_pipeline(document: object, *, source: str, functions_dir: Path | None = None) -> Pipeline:
+    """Make a pipeline of a YAML document. Users' functions are searched in `functions_dir` first.
 
     Raises:
         SpecError: as for `load_pipeline`.
     """
+    try:
+        pipeline = _validated(document, is_stored=False)
+    except SpecError as error:
+        raise SpecError(f"{source}: {error}") from error
+    return pipeline.read_from(source, functions_dir)
+
+
+def _validated(document: object, *, is_stored: bool) -> Pipeline:
+    """Return the pipeline of a document. A stored spec keeps what only an earlier Hindcast accepted in a file."""
     if not isinstance(document, dict):
-        raise SpecError(
-            f"{source}: expected a mapping of keys, such as `pipeline: name`, found {type(document).__name__}"
-        )
+        raise SpecError(f"expected a mapping of keys, such as `pipeline: name`, found {type(document).__name__}")
     try:
         pipeline = Pipeline.model_validate(document, context={IS_STORED: is_stored})
     except ValidationError as error:
-        raise SpecError(f"{source}: {describe(error, Pipeline)}") from error
+        raise SpecError(describe(error, Pipeline)) from error
     if pipeline.name in RESERVED_NAMES and not is_stored:
-        raise SpecError(
-            f"{source}: pipeline: {pipeline.name!r} is the name of a directory in the lake; choose another name"
-        )
-    return pipeline.read_from(source, functions_dir)
+        raise SpecError(f"pipeline: {pipeline.name!r} is the name of a directory in the lake; choose another name")
+    return pipeline
 
 
 def load_all(pipelines_dir: Path) -> PipelineFiles:
@@ -159,10 +160,19 @@ def pipeline_from_json(text: str, *, source: str, functions_dir: Path | None = N
         SpecError: the text is not JSON, or not a pipeline in the grammar of this version.
     """
     try:
+        return _stored_spec(text).read_from(source, functions_dir)
+    except SpecError as error:
+        raise SpecError(f"{source}: {error}") from error
+
+
+@lru_cache(maxsize=KEPT_SPECS)
+def _stored_spec(text: str) -> Pipeline:
+    """Return the pipeline of a text that many requests may have in common. It is validated once."""
+    try:
         document = json.loads(text)
     except ValueError as error:
-        raise SpecError(f"{source}: expected JSON: {error}") from error
-    return build_pipeline(document, source=source, functions_dir=functions_dir, is_stored=True)
+        raise SpecError(f"expected JSON: {error}") from error
+    return _validated(document, is_stored=True)
 
 
 def lasting(path: Path) -> Path:

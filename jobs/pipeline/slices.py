@@ -53,6 +53,8 @@ def slice_grid(pipeline: Pipeline) -> SliceGrid:
     """Return the grid that a pipeline's `log.slice` describes."""
     grammar = pipeline.log.slice
     grid = SliceGrid(every_ms=grammar.every_ms, zone=grammar.zone, first_ms=None, last_ms=None)
+    if grammar.first is None and grammar.last is None:
+        return grid
     return SliceGrid(
         every_ms=grid.every_ms,
         zone=grid.zone,

@@ -22,7 +22,7 @@ from jobs.plain_text import counted
 from jobs.planning.chains import adoption, begins_chain, run_before
 from jobs.planning.changed_slices import ChangedSlice
 from jobs.planning.log_pin import unordered_slices
-from jobs.planning.published_spec import chain_ends, why_lost
+from jobs.planning.published_spec import chain_ends, is_of_former_spec, why_lost
 from jobs.planning.request_context import (
     RequestContext,
     covers,
@@ -239,8 +239,9 @@ class _Assessor:
             return ""
         which = "its records" if names[place] == own else f"the records of slice {names[place]} after it"
         return (
-            f"OPTIMIZE or log retention has removed the order in which {which} were appended (log.order: appended), so "
-            "readers keep it as it was published. To replay it, name in log.order the columns that order the records, "
+            f"OPTIMIZE or log retention has removed the order in which {which} were appended (log.order: "
+            f"{self.work.pipeline.log.order}), so readers keep it as it was published. To replay it, name in log.order "
+            "the columns that order the records, "
             f"and run {adoption(self.work.pipeline, '…')} (docs/reference/logs.md)"
         )
 
@@ -380,7 +381,8 @@ def _begun(work: RequestContext, view: LedgerView, proposal: Request | None) -> 
     return [
         request
         for request in awaited
-        if not is_overtaken(work, view, request) or waits_for(work, view, request) is not None
+        if not is_of_former_spec(view, request)
+        and (not is_overtaken(work, view, request) or waits_for(work, view, request) is not None)
     ]
 
 

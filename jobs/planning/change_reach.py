@@ -65,15 +65,11 @@ def bounded(planned: Plan, rules: TimeRules, times: Mapping[str, SliceTimes]) ->
     followers, is_beyond = 0, False
     for step in planned.steps:
         is_over = change.is_over(step)
-        is_beyond = is_over and (is_beyond or _completes_chunks(followers))
+        completes_chunks = followers & (followers + 1) == 0  # 0, 1, 1 + 2, 1 + 2 + 4 and so on
+        is_beyond = is_over and (is_beyond or completes_chunks)
         followers = followers + 1 if step.is_for_state else 0
         steps.append(replace(step, is_beyond=True, because=NOT_REACHED) if is_beyond else step)
     return replace(planned, steps=tuple(steps))
-
-
-def _completes_chunks(count: int) -> bool:
-    """Return whether a number is 0, 1, 1 + 2, 1 + 2 + 4 or so on."""
-    return count & (count + 1) == 0
 
 
 @dataclass(slots=True, kw_only=True)

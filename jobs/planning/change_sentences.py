@@ -6,13 +6,15 @@ from typing import Any
 
 from jobs.folding import first_lines
 from jobs.lake.log_match import Match
+from jobs.ledger.ledger import Ledger
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.slices import show_ms, slice_grid
 from jobs.planning.assessing import Assessed, Restating, restate_rule
-from jobs.planning.changed_slices import in_words, named_spans
-from jobs.planning.published_spec import on_published_spec
+from jobs.planning.changed_slices import in_words, named_spans, stretches_of
+from jobs.planning.published_spec import chain_ends, on_published_spec
 from jobs.planning.request_context import SHOWN_ID, RequestContext
 from jobs.planning.restating import restating
+from jobs.runs import EMPTY_STATE
 from windowlib.errors import LedgerError, LogError, StoreError
 
 
@@ -49,16 +51,49 @@ def told(work: RequestContext, find: Callable[[], Restating], *, is_edited: bool
     `is_edited`: the pipeline file or the code has another spec than the published chain, so `hindcast run` is refused.
     """
     try:
-        restating = find()
+        restating, earlier = find(), earlier_in_upstream(work, work.ledger.view())
     except (LogError, LedgerError, StoreError) as error:  # the log may be the table of another pipeline
         return ToldChanges(slices=None, sentences=(f"the published slices were not compared with the log: {error}",))
     is_off = restate_rule(work).mode == "off"
     return ToldChanges(
         slices=tuple(change.slice.slice_id for change in restating.changed),
-        sentences=sentences(work, restating, is_edited=is_edited),
+        sentences=(*sentences(work, restating, is_edited=is_edited), *earlier),
         waits=0 if is_off else sum(not assessed.is_settled for assessed in restating.assessed),
         request_id=None if restating.proposal is None else restating.proposal.request_id,
     )
+
+
+def earlier_in_upstream(work: RequestContext, view: LedgerView) -> tuple[str, ...]:
+    """Return a sentence if a chain began with the first records of another pipeline, which publishes earlier ones now.
+
+    A chain that a person began with `--fresh` or `--warm-up` has none.
+
+    Raises:
+        LogError, StoreError, LedgerError: the log cannot be read.
+    """
+    upstream, name, grid = work.pipeline.log.pipeline, work.pipeline.name, slice_grid(work.pipeline)
+    first = view.published_chain_run(next(iter(view.published), ""))
+    if upstream is None or first is None or first.result.state_before != EMPTY_STATE:
+        return ()
+    request, begin = view.requests.get(first.request_id), first.result.slice
+    theirs = Ledger(work.lake.ledger(upstream), now_ms=work.ledger.now_ms).view()
+    ids = [*theirs.published]
+    until = ids.index(begin.slice_id) if begin.slice_id in theirs.published else 0
+    earlier = [theirs.slices[slice_id] for slice_id in ids[:until]]
+    earlier = [slice_ for slice_ in earlier if grid.first_ms is None or slice_.start_ms >= grid.first_ms]
+    if not earlier or earlier[-1].end_ms != begin.start_ms or (request is not None and request.is_fresh):
+        return ()
+    first_data = work.log_state(view, ()).first_data
+    if first_data is None or first_data.start_ms >= begin.start_ms:
+        return ()
+    before = stretches_of(earlier)[-1]
+    to = show_ms(grid, chain_ends(view)[begin.slice_id].end_ms)
+    sentence = (
+        f"pipeline {upstream} publishes {named_spans(before)} now, before {begin.slice_id}, with which the chain of "
+        f"pipeline {name} began. So its first windows may lack records. To replay them: hindcast run {name} "
+        f"--from {before[0].slice_id} --to {to}"
+    )
+    return (sentence,)
 
 
 def sentences(work: RequestContext, restating: Restating, *, is_edited: bool = False) -> tuple[str, ...]:

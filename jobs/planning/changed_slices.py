@@ -4,7 +4,7 @@ A look starts from the newest look that the ledger has. It reads the commits sin
 only if one of these commits touches a published slice. `jobs.planning.restating` writes looks into the ledger.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from threading import Lock
@@ -86,8 +86,17 @@ def changed_slices(work: RequestContext, view: LedgerView) -> tuple[ChangedSlice
 
 def look_at_log(work: RequestContext, view: LedgerView) -> LogLook:
     """Compare what the published runs read with the newest version of the log; raises as `changed_slices` does."""
+    return _look_for(work, view, view.published.values())
+
+
+def changed_runs(work: RequestContext, view: LedgerView, run_ids: Collection[str]) -> tuple[ChangedSlice, ...]:
+    """Return the slices of some runs whose input is not the one that the run has read; raises as `changed_slices`."""
+    return _look_for(work, view, run_ids).changed
+
+
+def _look_for(work: RequestContext, view: LedgerView, run_ids: Collection[str]) -> LogLook:
     briefs = briefs_of(view)
-    seen = {run_id: briefs[run_id] for run_id in view.published.values() if run_id in briefs}
+    seen = {run_id: briefs[run_id] for run_id in run_ids if run_id in briefs}
     if not seen:
         return LogLook()
     tip = log_place(work.lake, work.pipeline).tip()
@@ -104,10 +113,11 @@ def _all_that_counts(work: RequestContext, view: LedgerView, tip: LogTip, *, see
 
 @cached(LRUCache(_MOST_KEPT), key=_all_that_counts, lock=Lock())
 def _looked(work: RequestContext, view: LedgerView, tip: LogTip, *, seen: Mapping[str, RunBrief]) -> LogLook:
-    """Return a look at the log for the published runs that are not of condemned attempts (run id -> brief)."""
+    """Return a look at the log for runs that are not of condemned attempts (run id -> brief): published or staged."""
     runs = {brief.slice_id: run_id for run_id, brief in seen.items()}
     base = view.look if view.look is not None and _is_of(view.look, tip) else None
     newly = frozenset() if base is None else _published_after(view, base.seq)
+    newly |= {slice_id for slice_id, run_id in runs.items() if view.published.get(slice_id) != run_id}
     published = [view.slices[slice_id] for slice_id in runs]
     if base is None and view.look is not None:
         refuse_other_history(log_place(work.lake, work.pipeline).open(), tip.files, known_log(view, ()))
@@ -239,7 +249,7 @@ def named_spans(slices: Sequence[Slice]) -> str:
     return spans([[slice_.slice_id for slice_ in stretch] for stretch in stretches_of(slices)])
 
 
-def in_words(work: RequestContext, changed: Sequence[ChangedSlice]) -> str:
+def in_words(work: RequestContext, changed: Sequence[ChangedSlice], *, which: str = "published") -> str:
     """Return how many slices have changed, which, and their records: `2 published days changed: 2026-11-11 … `.
 
     The slices that a replay would publish without a record are named as well, and so are those that the pipeline whose
@@ -248,7 +258,7 @@ def in_words(work: RequestContext, changed: Sequence[ChangedSlice]) -> str:
     noun = "day" if slice_grid(work.pipeline).is_daily else "slice"
     named = named_spans([change.slice for change in changed])
     then, now = sum(change.records_then for change in changed), told_records([change.now for change in changed])
-    words = f"{counted(len(changed), f'published {noun}')} changed: {named}, {counted(then, 'record')} then, {now} now"
+    words = f"{counted(len(changed), f'{which} {noun}')} changed: {named}, {counted(then, 'record')} then, {now} now"
     empty = [
         change.slice
         for change in changed

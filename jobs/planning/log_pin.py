@@ -20,10 +20,11 @@ def pin_input(
     lake: Lake,
     slices: Sequence[Slice],
     *,
+    version: int | None = None,
     known: KnownLog | None = None,
     row_ids: bool = True,
 ) -> PinnedLog:
-    """Pin one version of the log, and check the pipeline against its columns.
+    """Pin a version of the log (None: the newest), and check the pipeline against its columns.
 
     The slices before, in which `log.distinct` looks for earlier records, are pinned with it. The slices are contiguous
     and ascending. Commits that `known` covers are not read again. `row_ids`: find the place of each file in the order
@@ -38,22 +39,30 @@ def pin_input(
         log_place(lake, pipeline),
         by=log.slice,
         slices=look_back(pipeline, slices),
+        version=version,
         known=known,
-        order=None if log.order_columns else CommitOrder(row_ids=row_ids, by_adds=log.order == "appended"),
+        order=_order_of(pipeline, row_ids=row_ids),
     )
     validate_against_schema(pipeline, pinned.columns)
     return pinned
 
 
+def _order_of(pipeline: Pipeline, *, row_ids: bool) -> CommitOrder | None:
+    log = pipeline.log
+    return None if log.order_columns else CommitOrder(row_ids=row_ids, by_adds=log.order == "appended")
+
+
 def unordered_slices(pipeline: Pipeline, lake: Lake, slices: Sequence[Slice], *, view: LedgerView) -> list[str]:
-    """Return the slices that `order: appended` cannot order any more, after OPTIMIZE or log retention; ascending.
+    """Return the slices whose order of commits is lost, after OPTIMIZE or log retention; ascending.
 
     The slices are ascending; they need not be contiguous.
 
     Raises:
         LogError: the log is missing, or a commit file is damaged.
     """
-    if pipeline.log.order != "appended" or not slices:
+    order = _order_of(pipeline, row_ids=False)
+    if order is None or not slices:
         return []
     place, back, known = log_place(lake, pipeline), look_back(pipeline, slices), known_log(view, slices)
-    return sorted(pin_log(place, by=pipeline.log.slice, slices=back, known=known, may_be_changed=True).unordered())
+    pinned = pin_log(place, by=pipeline.log.slice, slices=back, known=known, may_be_changed=True)
+    return sorted(pinned.unordered(order))

@@ -3,7 +3,7 @@
 `make_plan` is pure. `RequestContext.plan` reads the log for it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -13,7 +13,7 @@ from jobs.lake.known_log import KnownLog
 from jobs.ledger.run_projection import briefs_of
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.pipeline.slices import next_slice, previous_slice, show_instant, show_ms, slice_grid
+from jobs.pipeline.slices import SliceGrid, next_slice, previous_slice, show_instant, show_ms, slice_grid
 from jobs.plain_text import counted, shortened
 from jobs.planning.chains import ChainStart, chain_before, warmed_up
 from jobs.planning.estimate import estimator
@@ -209,6 +209,18 @@ def make_plan(pipeline: Pipeline, view: LedgerView, log: LogState, *, ask: Ask, 
     )
 
 
+def of_other_cut_between(
+    view: LedgerView, grid: SliceGrid, *, first_ms: int, last_ms: int, names: Container[str]
+) -> list[Slice]:
+    """Return the published slices with an instant of a range that do not fit those of these names, oldest first.
+
+    A slice that is shorter than a day is named by its start, so a longer one has the same name.
+    """
+    published = (view.slices[name] for name in view.published)
+    near = (shown for shown in published if shown.start_ms < last_ms and first_ms < shown.end_ms)
+    return [shown for shown in near if shown.slice_id not in names or (shown.end_ms > last_ms and not grid.is_daily)]
+
+
 def _refuse_other_cut(pipeline: Pipeline, view: LedgerView, slices: Sequence[Slice], *, spec: str) -> None:
     """Refuse slices that do not fit the published ones, which stay visible.
 
@@ -219,14 +231,11 @@ def _refuse_other_cut(pipeline: Pipeline, view: LedgerView, slices: Sequence[Sli
     before, after = previous_slice(grid, first) or first, next_slice(grid, last) or last
     names = {slice_.slice_id for slice_ in slices}
     stay = [view.slices[slice_id] for slice_id in view.published if slice_id not in names]
-    misfits = [shown for shown in stay if shown.start_ms < last.end_ms and first.start_ms < shown.end_ms]
+    misfits = of_other_cut_between(view, grid, first_ms=first.start_ms, last_ms=last.end_ms, names=names)
     earlier = [shown for shown in stay if shown.end_ms <= first.start_ms][-1:]
     later = [shown for shown in stay if last.end_ms <= shown.start_ms][:1]
     misfits += [shown for shown in earlier if before.start_ms < shown.end_ms < first.start_ms]
     misfits += [shown for shown in later if last.end_ms < shown.start_ms < after.end_ms]
-    if not grid.is_daily:  # such a slice is named by its start: a longer one may reach beyond the range
-        reaching = [view.slices[name] for name in names if name in view.published]
-        misfits += [shown for shown in reaching if shown.end_ms > last.end_ms]
     if misfits:
         shown = misfits[0]
         is_edited = view.chain_run(view.published[shown.slice_id]).result.spec_fingerprint != spec

@@ -20,7 +20,7 @@ from jobs.runs import Slice
 from windowlib.errors import HindcastError, RequestError, SpecError
 
 FORMER_SPEC: Final = "the published chain goes on with another spec since it was opened"
-"""Why a proposed restatement is closed by a publication, or is not replayed."""
+"""Why a proposed restatement is closed by a publication, or a restatement is neither replayed nor published."""
 LOST: Final = "a function or Hindcast itself has changed since it was opened"
 """Why a request, such as a proposal, cannot be replayed, and why a repair was closed that nobody has declined."""
 
@@ -52,17 +52,21 @@ def why_replaced(view: LedgerView, repair: Request) -> str:
 
 
 def why_not_replayed(work: RequestContext, view: LedgerView, request: Request) -> str:
-    """Return why a request, such as a proposal, is not to be replayed any more; empty if it may be.
-
-    A restatement has the spec of the published chain. After an adoption, its replay would undo that.
-    """
+    """Return why a request, such as a proposal, is not to be replayed any more; empty if it may be."""
     if is_lost(work, request):
         return LOST
     if request.is_repair:
         return why_replaced(view, request)
+    return FORMER_SPEC if is_of_former_spec(view, request) else ""
+
+
+def is_of_former_spec(view: LedgerView, request: Request) -> bool:
+    """Return whether a request is a restatement that would undo an adoption.
+
+    A restatement has the spec of the published chain.
+    """
     is_restatement, head = request.kind is RequestKind.RESTATEMENT, view.head
-    is_other = is_restatement and head is not None and head.result.spec_fingerprint != request.spec_fingerprint
-    return FORMER_SPEC if is_other else ""
+    return is_restatement and head is not None and head.result.spec_fingerprint != request.spec_fingerprint
 
 
 def why_lost(work: RequestContext, view: LedgerView) -> str:

@@ -15,8 +15,9 @@ from jobs.lake.log_match import Match, match_input
 from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import SliceGrid, next_slice, previous_slice, show_ms, slice_at, slice_grid
-from jobs.planning.chains import CODE_CHANGED, adoption, begins_chain, run_before, shown_for_other_spec
-from jobs.planning.published_spec import is_lost, replaced_since
+from jobs.planning.chains import adoption, begins_chain, run_before, shown_for_other_spec
+from jobs.planning.plan import of_other_cut_between
+from jobs.planning.published_spec import FORMER_SPEC, is_of_former_spec, replaced_since, why_not_replayed
 from jobs.planning.request_context import RequestContext, not_in_upstream, stored_pipeline
 from jobs.planning.spec_changes import may_fire_otherwise
 from jobs.publishing.stop_reasons import listed
@@ -32,20 +33,24 @@ class Obstacle(NamedTuple):
     waits_for: str | None = None
 
 
+def of_former_spec(work: RequestContext, view: LedgerView, request: Request) -> Obstacle | None:
+    """Refuse a restatement of another spec than that of the published chain: it would undo an adoption."""
+    if not is_of_former_spec(view, request):
+        return None
+    cancel = f"`hindcast cancel {work.pipeline.name} --request {request.request_id} --reason …`"
+    return Obstacle(f"request {request.request_id} restates a former spec: {FORMER_SPEC}. Cancel it: {cancel}")
+
+
 def of_other_cut(work: RequestContext, view: LedgerView, request: Request) -> Obstacle | None:
     """Refuse slices beside published ones of another `log.slice`: readers would see records twice, or never."""
     own, grid = [view.run(run_id).result.slice for run_id in request.runs.values()], slice_grid(work.pipeline)
     first_ms, last_ms = (
         (min(slice_.start_ms for slice_ in own), max(slice_.end_ms for slice_ in own)) if own else (0, 0)
     )
-    published = (view.slices[name] for name in view.published)
-    near = (shown for shown in published if shown.start_ms < last_ms and first_ms < shown.end_ms)
     misfits = [
         shown.slice_id
-        for shown in near
-        if (shown.end_ms > last_ms and not grid.is_daily)  # it may have the name of a shorter one
-        or shown.slice_id not in request.runs
-        if any(_overlap(shown, slice_) for slice_ in own)
+        for shown in of_other_cut_between(view, grid, first_ms=first_ms, last_ms=last_ms, names=request.runs)
+        if any(shown.start_ms < slice_.end_ms and slice_.start_ms < shown.end_ms for slice_ in own)
     ]
     if not misfits or view.head is None:
         return None
@@ -58,10 +63,6 @@ def of_other_cut(work: RequestContext, view: LedgerView, request: Request) -> Ob
         f"records twice, or never. Cancel it, and {when}run {adoption(work.pipeline)}"
     )
     return Obstacle(why, tuple(request.runs))
-
-
-def _overlap(slice_: Slice, other: Slice) -> bool:
-    return slice_.start_ms < other.end_ms and other.start_ms < slice_.end_ms
 
 
 def broken_chain(work: RequestContext, view: LedgerView, request: Request) -> Obstacle | None:
@@ -82,7 +83,7 @@ def broken_chain(work: RequestContext, view: LedgerView, request: Request) -> Ob
         before, after = _slice_before(view, request, slice_, grid=grid), next_slice(grid, slice_)
         run, follower = merged(slice_), merged(after)
         if run is not None and not _joins(view, request, before=merged(before), run=run):
-            return _gap_before(work, request, slice_=slice_, before=before)
+            return _gap_before(work, view, request, slice_=slice_, before=before)
         if after is None or after.slice_id in request.runs or follower is None:
             continue
         if not _joins(view, request, before=run, run=follower):
@@ -213,7 +214,8 @@ def outdated(work: RequestContext, view: LedgerView, request: Request) -> Obstac
         return None
     why = (
         f"readers see newer records of {listed(older)} than request {request.request_id} has read, because another "
-        f"request was published since. {_again(work, request, then='it replays what has changed. Or cancel it')}"
+        "request was published since. "
+        + run_again(work, view, request, then="it replays what has changed. Or cancel it")
     )
     return Obstacle(why, older)
 
@@ -233,19 +235,22 @@ def is_older(view: LedgerView, slice_id: str, run_id: str) -> bool:
     return is_newer and match_input(run.sightings, now.log) in {Match.CHANGED, Match.DIFFERENT}
 
 
-def _gap_before(work: RequestContext, request: Request, *, slice_: Slice, before: Slice | None) -> Obstacle:
+def _gap_before(
+    work: RequestContext, view: LedgerView, request: Request, *, slice_: Slice, before: Slice | None
+) -> Obstacle:
     name = before.slice_id if before else "nothing"
     why = (
         f"slice {slice_.slice_id} was replayed from another state or spec than {name} has for readers now, because "
-        f"another request was published since. {_again(work, request, then='it starts from what is published')}"
+        "another request was published since. "
+        + run_again(work, view, request, then="it starts from what is published")
     )
     return Obstacle(why, (slice_.slice_id,))
 
 
-def _again(work: RequestContext, request: Request, *, then: str) -> str:
+def run_again(work: RequestContext, view: LedgerView, request: Request, *, then: str) -> str:
     """Return how a request is run again, and what comes of it."""
-    if is_lost(work, request):
-        return f"Cancel it, and make a new request: {CODE_CHANGED}"
+    if why_not := why_not_replayed(work, view, request):
+        return f"Cancel it, and make a new request: {why_not}"
     if request.kind is RequestKind.AIRFLOW_BACKFILL:
         return "Clear the DAG runs of these slices, or cancel the request"
     return f"Run the request again (pipeline {work.pipeline.name}): {then}"

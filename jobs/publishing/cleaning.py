@@ -232,7 +232,8 @@ class _Record:
     removed: Mapping[StoredAttempt, Why]
 
     def events(self, who: str) -> list[LedgerEvent]:
-        events = [_condemned(attempt_id, who) for attempt_id in self.condemned]
+        never = LedgerEvent(kind=EventKind.CONDEMNED, who=who, reason="hindcast clean: it was never staged")
+        events = [replace(never, attempt_id=attempt_id) for attempt_id in self.condemned]
         if self.removed:
             events.append(removed_event(self.removed, who=who, reason="hindcast clean: past the retention"))
         return events
@@ -341,12 +342,6 @@ def _by_table(deleted: _Deleted) -> tuple[RemovedRows, ...]:
         for (table, why), attempts in deleted.items()
     ]
     return tuple(sorted(rows, key=lambda each: (each.table, each.why.value)))
-
-
-def _condemned(attempt_id: str, who: str) -> LedgerEvent:
-    return LedgerEvent(
-        kind=EventKind.CONDEMNED, attempt_id=attempt_id, who=who, reason="hindcast clean: it was never staged"
-    )
 
 
 def _young(listed: Iterable[LeftoverFile], limit_ms: int, *, view: LedgerView) -> int:

@@ -21,6 +21,7 @@ from jobs.publishing.chain_rules import (
     followed_by,
     moved_since,
     of_changed_warm_up,
+    of_former_spec,
     of_other_chain,
     of_other_cut,
     outdated,
@@ -366,7 +367,8 @@ def _empty(request: Request) -> Obstacle:
 def _broken_chain(work: RequestContext, view: LedgerView, request: Request) -> Obstacle | None:
     """Refuse runs that would not fit the published chain."""
     return (
-        of_other_cut(work, view, request)
+        of_former_spec(work, view, request)
+        or of_other_cut(work, view, request)
         or broken_chain(work, view, request)
         or of_other_chain(work, view, request)
         or of_changed_warm_up(view, request)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from expectations import messages
@@ -61,7 +62,7 @@ def describe_run(run: StagedRun, *, digits: int = SHOWN_DIGITS) -> str:
 
 
 def _missed(check: CheckResult) -> str:
-    arguments, observed = _stored(check.arguments), _stored(check.observed)
+    arguments, observed = stored_object(check.arguments), stored_object(check.observed)
     place = f"{check.table}: " if check.table in {tables.WINDOW_OUTPUTS, tables.LATE_RECORDS} else ""
     if check.verdict is Verdict.ERROR:
         why = f": {shortened(check.error, MAX_ERROR)}" if check.error else ""
@@ -69,8 +70,12 @@ def _missed(check: CheckResult) -> str:
     return place + messages.shortfall(check.check, check.column, arguments=arguments, observed=observed)
 
 
-def _stored(text: str | None) -> Mapping[str, Any]:
-    """Return a JSON object of a check result; empty if another version of Hindcast wrote something else."""
+@lru_cache(maxsize=65_536)
+def stored_object(text: str | None) -> Mapping[str, Any]:
+    """Return a JSON object of a check result; empty if another version of Hindcast wrote something else.
+
+    Many observations are equal texts, so the result is cached. The caller must not change it.
+    """
     try:
         value = json.loads(text or "{}")
     except ValueError:

@@ -75,7 +75,10 @@ def waive_all(
     view = work.ledger.write(decide)
     if not waived:  # the decision was made before, by another process
         waived.update(
-            (run_id, run) for run_id, run in view.runs.items() if any(_is_waived(run, waiver) for waiver in waivers)
+            (run_id, run)
+            for run_id, run in view.runs.items()
+            if run.waiver is not None
+            and any(run.result.slice.slice_id == by.slice_id and run_id.startswith(by.run_id) for by in waivers)
         )
     return tuple(view.runs.get(run_id, run) for run_id, run in waived.items())  # a clean-up may have removed its rows
 
@@ -301,9 +304,3 @@ def _check_rest(view: LedgerView, request: Request, *, waived: set[str]) -> None
             f"request {request.request_id} would still be held by {named}. Waive these slices as well, or waive "
             "without publishing"
         )
-
-
-def _is_waived(run: StagedRun, by: SliceWaiver) -> bool:
-    return (
-        run.waiver is not None and run.result.slice.slice_id == by.slice_id and run.result.run_id.startswith(by.run_id)
-    )

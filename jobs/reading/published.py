@@ -4,7 +4,7 @@ The ledger gives the (slice, attempt) pairs of the published runs. `published_sq
 pane of each window; DuckDB runs it here, and Spark runs it in `jobs.readers`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -90,13 +90,14 @@ def published_runs(view: LedgerView) -> tuple[StagedRun, ...]:
     return tuple(view.run(run_id) for run_id in view.published.values())
 
 
-def runs_by_keys(view: LedgerView) -> tuple[KeyedRuns, ...]:
-    """Return the published runs grouped by the key columns of their specs; a new spec may change the keys."""
+def runs_by_keys(view: LedgerView, runs: Iterable[StagedRun] | None = None) -> tuple[KeyedRuns, ...]:
+    """Return runs (the published ones) grouped by the key columns of their specs; a new spec may change the keys."""
     by_keys: dict[tuple[str, ...], list[StagedRun]] = {}
-    keys = keys_by_run(view, runs := published_runs(view))
-    for run in runs:
+    chosen = published_runs(view) if runs is None else [*runs]
+    keys = keys_by_run(view, chosen)
+    for run in chosen:
         by_keys.setdefault(keys[run.result.run_id], []).append(run)
-    return tuple(KeyedRuns(keys, tuple(runs)) for keys, runs in by_keys.items())
+    return tuple(KeyedRuns(own, tuple(of_keys)) for own, of_keys in by_keys.items())
 
 
 def read_published(

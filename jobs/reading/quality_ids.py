@@ -12,12 +12,13 @@ def quality_digest(checks: Iterable[CheckResult], checks_fingerprint: str | None
     """Return the digest of these checks' rows in quality_results; None without a fingerprint (an older ledger)."""
     if checks_fingerprint is None:
         return None
-    return IdSum.of(quality_id(check, checks_fingerprint) for check in checks).digest()
+    table = tables.quality_results()
+    return IdSum.of(content_id(table, quality_content(check, checks_fingerprint)) for check in checks).digest()
 
 
-def quality_id(check: CheckResult, checks_fingerprint: str) -> int:
-    """Return the id of a row of quality_results."""
-    content = {
+def quality_content(check: CheckResult, checks_fingerprint: str) -> dict[str, str | None]:
+    """Return the content of a row of quality_results, from which its id is computed."""
+    return {
         "table_name": check.table,
         "check": check.check,
         "column_name": check.column,
@@ -28,4 +29,3 @@ def quality_id(check: CheckResult, checks_fingerprint: str) -> int:
         "message": check.message,
         "checks_fingerprint": checks_fingerprint,
     }
-    return content_id(tables.quality_results(), content)

@@ -31,7 +31,7 @@ from jobs.lake.parquet_listing import ListedParquet, ParquetListing
 from jobs.lake.parquet_place import ParquetVersion, listed_facts
 from jobs.lake.store import table_columns
 from jobs.ledger.ledger import Ledger
-from jobs.ledger.view import LedgerView
+from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.log_schema import read_columns
 from jobs.pipeline.models.log import SliceGrammar
 from jobs.pipeline.models.pipeline import Pipeline
@@ -52,6 +52,10 @@ if TYPE_CHECKING:
 SLICES_AT_ONCE: Final = 64
 """The rows of so many slices are read together."""
 _INDEX: Final = "_index.json"
+
+
+class NothingPublishedError(LogError):
+    """The other pipeline has published nothing, or has rolled back everything. No file is damaged."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +117,8 @@ class UpstreamPlace:
         Files that do not exist yet are written.
 
         Raises:
-            LogError: nothing is published, the table does not exist, or no pane is known to be final.
+            NothingPublishedError: nothing is published.
+            LogError: the table does not exist, or no pane is known to be final.
             SpecError: the slices of both pipelines differ, or one of them reads the other.
             StoreError, LedgerError: the other pipeline's tables cannot be read, or differ from its ledger.
         """
@@ -145,11 +150,14 @@ class UpstreamPlace:
         """Return whether the other pipeline's ledger has this version, and no newer one. No file is read."""
         return is_newest(self.lake.ledger(self.upstream), version)
 
-    def tip(self) -> LogTip | None:
-        """Return the newest state of what is published; None if nothing is. No row is read."""
+    def tip(self) -> LogTip:
+        """Return the newest state of what is published. No row is read.
+
+        Raises:
+            NothingPublishedError: nothing is published.
+        """
         view = self._ledger().view()
-        if not view.published:
-            return None
+        self._newest_run(view)
         system, root = file_system(self.uri)
         listing = ParquetListing(uri=self.uri, system=system, root=root, files=())
         return LogTip(version=view.version, commit=fingerprint(dict(view.published)), files=listing.log_files())
@@ -178,17 +186,11 @@ class UpstreamPlace:
         """Check the ledger of the other pipeline.
 
         Raises:
-            LogError: nothing is published.
+            NothingPublishedError: nothing is published.
             SpecError: the slices of both pipelines differ, or one of them reads the other.
         """
         log, source = self.pipeline.log, self.pipeline.source
-        runs = published_runs(view)
-        if not runs:
-            raise LogError(
-                f"pipeline {self.upstream} has published nothing in lake {self.lake.root}, and its {log.table} is the "
-                f"log of pipeline {self.pipeline.name}; `hindcast status {self.upstream}` shows its open requests"
-            )
-        theirs = spec_of(view, runs[-1]).log.slice
+        theirs = spec_of(view, self._newest_run(view)).log.slice
         if _grid(theirs) != _grid(log.slice):
             raise SpecError(
                 f"{source}: log.slice: the slices must be those of pipeline {self.upstream}: found {_grid(log.slice)}, "
@@ -200,6 +202,16 @@ class UpstreamPlace:
             if further in path[:-1]:
                 raise SpecError(f"{source}: log.pipeline: pipelines read each other: {' -> '.join(path)}")
             view = Ledger(self.lake.ledger(further), now_ms=now_ms).view()
+
+    def _newest_run(self, view: LedgerView) -> StagedRun:
+        """Return the newest published run of the other pipeline; raises `NothingPublishedError` if there is none."""
+        if runs := published_runs(view):
+            return runs[-1]
+        raise NothingPublishedError(
+            f"pipeline {self.upstream} has published nothing in lake {self.lake.root}, and its "
+            f"{self.pipeline.log.table} is the log of pipeline {self.pipeline.name}; "
+            f"`hindcast status {self.upstream}` shows its open requests"
+        )
 
     def _listing(self, view: LedgerView, slices: Sequence[UpstreamSlice]) -> ParquetListing:
         """Return the files of slices. Those that do not exist are written before."""

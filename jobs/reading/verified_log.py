@@ -29,7 +29,7 @@ from jobs.reading.log_places import log_place
 from jobs.reading.stored_rows import Finding
 from jobs.reading.verify import Span
 from jobs.storage import file_system
-from windowlib.errors import LogError
+from windowlib.errors import LogError, SpecError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,18 +41,21 @@ class LogVerification:
     """How many data files of the log were compared, and every difference.
 
     `unknown` further files have no checksum, and no run has stored a digest of them. `removed` are gone from a table
-    that needs them no longer (`LogVersion.removable`).
+    that needs them no longer (`LogVersion.removable`). `why_not` tells why no file was compared, without any damage.
     """
 
     files: int
     unknown: int
     removed: int = 0
+    why_not: str = ""
     findings: tuple[Finding, ...]
 
     def __str__(self) -> str:
+        if self.why_not:
+            return f"the log was not compared: {self.why_not}"
         done = "were compared with their checksums or digests"
         if not self.files + self.unknown + self.removed:
-            return "the log has no file of these slices"
+            return "no file of the log is of a published one of these slices"
         if self.files == 1:
             done = "was compared with its checksum or digest"
         compared = (
@@ -81,7 +84,9 @@ def verify_log(lake: Lake, pipeline: Pipeline, view: LedgerView, *, span: Span) 
     if not slices:
         return LogVerification(files=0, unknown=0, findings=())
     try:
-        log = log_place(lake, pipeline).open()
+        log = _opened(lake, pipeline)
+        if isinstance(log, str):
+            return LogVerification(files=0, unknown=0, why_not=log, findings=())
         log.log_files(stored=known.stored_in_log(log.table_id))
         listed = files_of_slices(log, by=pipeline.log.slice, slices=slices)
         removed = log.removed(file.path for file in listed)
@@ -113,6 +118,19 @@ def verify_log(lake: Lake, pipeline: Pipeline, view: LedgerView, *, span: Span) 
         removed=len(removed),
         findings=(*findings, *others),
     )
+
+
+def _opened(lake: Lake, pipeline: Pipeline) -> LogVersion | str:
+    """Return the log; or why a table of another pipeline, which is not damaged, is no log of the pipeline now."""
+    try:
+        return log_place(lake, pipeline).open()
+    except (LogError, SpecError) as error:
+        if pipeline.log.pipeline is not None:
+            from jobs.reading.upstream_place import NothingPublishedError  # few pipelines need it
+
+            if isinstance(error, NothingPublishedError | SpecError):
+                return str(error)
+        raise
 
 
 def _wrong_statistics(log: LogVersion, by: SliceGrammar, span: Span) -> Iterator[tuple[str, str]]:

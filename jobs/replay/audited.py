@@ -9,9 +9,10 @@ from expectations.slices import SlicedTable, SuiteChecks
 from expectations.suites import RUN
 from jobs.lake.filtered_files import statistics_digest
 from jobs.lake.store import ensure_table
+from jobs.reading.quality_ids import quality_content
 from jobs.reading.stored_rows import STATISTICS_DIGEST, TALLIES_DIGEST
 from jobs.replay.checked_tables import CommittedSlices, run_rows
-from jobs.replay.checks import conservation, quality_rows, run_checks, verdict
+from jobs.replay.checks import conservation, run_checks, verdict
 from jobs.replay.chunk.driver_rows import append_driver_rows, identified
 from jobs.replay.chunk.slice_runs import SliceRun
 from jobs.replay.chunk.tallies import ChunkTallies
@@ -125,8 +126,8 @@ def _committed(computed: Computed, table: str) -> CommittedSlices:
 
 
 def _quality_rows(run: SliceRun, results: Sequence[CheckResult], checks_fingerprint: str) -> list[dict[str, object]]:
-    rows = quality_rows(results, attempt_id=run.attempt_id, run_id=run.run_id, checks_fingerprint=checks_fingerprint)
-    return [identified(tables.quality_results(), row) for row in rows]
+    table, place = tables.quality_results(), run.columns()
+    return [identified(table, place | quality_content(result, checks_fingerprint)) for result in results]
 
 
 def _result(computed: Computed, run: SliceRun, checks: tuple[CheckResult, ...], *, seconds: float) -> RunResult:

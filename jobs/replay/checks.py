@@ -132,29 +132,6 @@ def verdict(results: Iterable[CheckResult], fail_on: str) -> Verdict:
     )
 
 
-def quality_rows(
-    results: Iterable[CheckResult], *, attempt_id: str, run_id: str, checks_fingerprint: str
-) -> list[dict[str, str | None]]:
-    """Return the rows of table `quality_results`, without their ids."""
-    return [
-        {
-            "slice_id": result.slice_id,
-            "attempt_id": attempt_id,
-            "run_id": run_id,
-            "table_name": result.table,
-            "check": result.check,
-            "column_name": result.column,
-            "severity": result.severity,
-            "verdict": result.verdict.value,
-            "observed": result.observed,
-            "arguments": result.arguments,
-            "message": result.message,
-            "checks_fingerprint": checks_fingerprint,
-        }
-        for result in results
-    ]
-
-
 def _judge(raw_verdict: Verdict, severity: str, fail_on: str) -> Verdict:
     """Return the verdict of a result under `fail_on`. Pass and error do not depend on it."""
     if fail_on not in SEVERITIES:
@@ -194,5 +171,7 @@ def _message(column: str | None, outcome: "Outcome") -> str:
     if outcome.exception:
         return f"{wanted}: the check itself failed, so its result is unknown: {outcome.exception}"
     observed, arguments = json.loads(outcome.observed), json.loads(outcome.arguments)
+    if not observed:
+        return f"{wanted}: {'passed' if outcome.success else 'failed'}. {outcome.description}".rstrip()
     finding = messages.finding(column, observed, check=outcome.check, arguments=arguments)
     return f"{wanted}: found {finding}. {outcome.description}".rstrip()

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobs.engine.fingerprints import run_id
-from jobs.replay.chunk.chunk_run import ChunkRun
 from jobs.replay.chunk.slice_runs import SliceRun
 from jobs.replay.chunk.tallies import CLOCK, FATES, ROWS, ChunkTallies, Sums, state_fingerprint
 from jobs.replay.chunk.time_steps import watermark_row
 from jobs.replay.pinned import Pinned
+from jobs.replay.stages.chunk_output import ChunkRun
 from jobs.replay.stages.run_chunk import run_chunk
 from jobs.runs import CheckpointPart
 from jobs.spark.lazy_session import LazySession

@@ -17,7 +17,9 @@ class ReplayOrder:
     The chunk starts from the checkpoint `before`. If it is None, the chunk starts without windows: from the time of
     `warm_up`, or from nothing. `ledger` is the newest event of the ledger when the order was made; commits of the chunk
     store it. `begins_chain`: its first run begins the published chain although it starts from a checkpoint.
-    `may_be_divided`: the replayer may replay the first slices only, if that is faster.
+    `may_be_divided`: the replayer may replay the first slices only, if that is faster. `log_version` is the version of
+    the log to read; None: the newest. All chunks of a plan read one version of the table of another pipeline, because a
+    publication there may move records from slice to slice.
     """
 
     pipeline: Pipeline
@@ -31,6 +33,7 @@ class ReplayOrder:
     warm_up: WarmUp | None = None
     begins_chain: bool = False
     may_be_divided: bool = False
+    log_version: int | None = None
 
     @property
     def state_before(self) -> str:

@@ -172,7 +172,7 @@ def pin(order: ReplayOrder, *, sizes: Sizes = SIZES, cores: int = 0) -> Pinned:
     def uri(table: str) -> str:
         return lake.table(pipeline.name, table)
 
-    log = pin_input(pipeline, lake, order.slices, known=order.known_log)
+    log = pin_input(pipeline, lake, order.slices, version=order.log_version, known=order.known_log)
     for slice_id, why in (log.missing(order.slices) or {}).items():
         raise LogError(f"slice {slice_id} of log {pipeline.log.shown} cannot be read: {why}")
     tables = chunk_tables(
@@ -199,6 +199,6 @@ def pin(order: ReplayOrder, *, sizes: Sizes = SIZES, cores: int = 0) -> Pinned:
     count = pinned.slices_at_once(cores=cores) if cores else len(order.slices)
     if count < len(order.slices):
         order = replace(order, slices=order.slices[:count])
-        log = pin_input(pipeline, lake, order.slices, known=order.known_log)
+        log = pin_input(pipeline, lake, order.slices, version=order.log_version, known=order.known_log)
         pinned = replace(pinned, order=order, log=log)
     return replace(pinned, direct=direct_reading(log.whole))  # of the chunk alone: an order may have many files

@@ -7,7 +7,7 @@ the ledger: its caller does.
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,13 +34,10 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def spark_replayer(master: str | None = None, *, sizes: Sizes = SIZES) -> Iterator[Replayer]:
+def spark_replayer(master: str | None = None) -> Iterator[Replayer]:
     """Give a replayer with one Spark session. The first order that needs it starts it; it ends with the context."""
-    session = LazySession.named("hindcast replay", master)
-    try:
-        yield lambda order: replay_chunk(session, order, sizes=sizes)
-    finally:
-        session.stop()
+    with closing(LazySession.named("hindcast replay", master)) as session:
+        yield lambda order: replay_chunk(session, order)
 
 
 def replay_chunk(session: LazySession, order: ReplayOrder, *, sizes: Sizes = SIZES) -> list[RunResult]:

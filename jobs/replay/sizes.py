@@ -18,6 +18,9 @@ class Sizes:
         threads: at most so many, and not more than the cores. Python runs a sixth of a task, and one thread at a time.
         ordered_bytes: a task that reads a file whose records are not in order orders them, if they take at most about
             this many bytes in memory. The records of larger files, and of files that overlap, are divided before.
+        run_records: records that were rewritten are read in the order of their file, if they have runs with so many
+            records on average (jobs/replay/intake/runs.py).
+        run_steps: the records of a run are at most so many records of the file apart. 0: no task looks for runs.
         sorted_rows: a file of sorted records has row groups of at most this many.
         records_per_bucket: the number of buckets grows by one for this many records, if an operator runs the windows.
         records_per_columnar_bucket: the same, if the columnar executor runs them.
@@ -49,6 +52,8 @@ class Sizes:
     local_records: int = 30_000_000
     threads: int = 8
     ordered_bytes: int = 120_000_000
+    run_records: int = 8_192
+    run_steps: int = 16
     sorted_rows: int = 500_000
     records_per_bucket: int = 50_000
     records_per_columnar_bucket: int = 3_500_000

@@ -30,7 +30,7 @@ def write(computed: Computed) -> Written:
     pinned, tallies = computed.pinned, computed.tallies
     for table in pinned.tables.stored:
         ensure_table(pinned.uri(table.name), table)
-    computed.run.rows.write(computed.runs, tallies)
+    computed.run.rows.write(computed.runs)
     _append(computed, tables.watermarks(), dict(enumerate(computed.watermarks)))
     _append(computed, tables.tallies(), {run.slice_no: tallies.rows(run.slice_no) for run in computed.runs})
     return Written(computed)

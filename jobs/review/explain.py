@@ -171,7 +171,7 @@ def _from_side_tables(
             rows.append(row)
             if len(told) == MOST_TOLD:
                 continue
-            shown = record_id if pipeline.log.record_id else _hash_text(row["record_hash"])
+            shown = record_id if pipeline.log.record_id else f"{row['record_hash'] % 2**64:016x}"
             spec = spec_of(view, runs[row["slice_id"]])
             fate, sentence = explain_row(spec, shown, row)
             sentence += _other_spec(pipeline, spec, row["slice_id"])
@@ -233,10 +233,6 @@ def _side_rows(
             return []
         rows = dataset.to_table(filter=pc.field(ROW_ID).isin([row[ROW_ID] for row in narrow]))
     return sorted(rows_of(readable(rows)), key=lambda row: values.index(row[column]))
-
-
-def _hash_text(record_hash: int) -> str:
-    return f"{record_hash % 2**64:016x}"
 
 
 def _hashes(text: str) -> Iterator[int]:

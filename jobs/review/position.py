@@ -60,7 +60,7 @@ def locate(session: LazySession, pipeline: Pipeline, lake: Lake, *, wanted: Want
     check_log_bytes(tasks, pinned)
     with counted_log(tasks, chunk, lake) as counted:
         places = tasks.run(lambda blocks: _find(blocks, counted.plan, wanted.record_id), counted.groups)
-        place = next((place for place in places if place is not None), None)
+        place = min((place for place in places if place is not None), default=None)
         if place is None:
             raise RequestError(
                 f"slice {wanted.one.slice_id} of the log {pinned.uri} has no record {wanted.record_id!r}"
@@ -75,11 +75,14 @@ def locate(session: LazySession, pipeline: Pipeline, lake: Lake, *, wanted: Want
 
 def _find(blocks: Sequence[Block], plan: ScanPlan, record_id: str) -> tuple[int, int] | None:
     """Return (sequence, rank) of the first record with an id; None if no block has it."""
+    places: list[tuple[int, int]] = []
     for block in blocks:
         for judged in judged_batches(block, plan):
             name = plan.reading.record_id
             ids = hash_texts(judged.hashes) if name is None else judged.rows.column(name).cast(pa.string())
             place = pc.index(ids, record_id).as_py()
             if place >= 0:
-                return int(judged.sequence[place]), int(judged.rank[place])
-    return None
+                places.append((int(judged.sequence[place]), int(judged.rank[place])))
+        if places and not block.runs:
+            break
+    return min(places, default=None)

@@ -60,7 +60,7 @@ class LazySession:
             self._spark = self.begin(records, (*reads, *may_read))
         return self._spark
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """Stop the context if it was started."""
         if self._spark is not None:
             stop_spark(self._spark)

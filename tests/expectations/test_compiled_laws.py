@@ -19,6 +19,7 @@ from expectations.catalogue import ADMITTED
 from expectations.compiled import row_checks
 from expectations.compiled.columns import Column, Kind, Rows, kind_of
 from expectations.compiled.compiler import compile_check
+from expectations.compiled.failing import failing_rows
 from expectations.compiled.regexes import translate
 from expectations.loader import load_suite_file
 from expectations.suites import Check, Suite
@@ -195,3 +196,14 @@ def test_the_loader_accepts_the_random_suites_of_these_tests(seed: int, tmp_path
     path = tmp_path / "suite.json"
     path.write_text(json.dumps({"run": {"name": "random", "expectations": raw}}), encoding="utf-8")
     load_suite_file(path)
+
+
+@pytest.mark.parametrize(
+    ("texts", "positions"), [(["x y", "1", None, "-"], [0, 3]), (["é", "x y", "1"], None), (["a\n", "b c"], None)]
+)
+def test_rows_about_which_engines_may_disagree_are_not_shown_as_failed(
+    texts: list[str], positions: list[int] | None
+) -> None:
+    """Defect: the page of a slice showed rows as failed that keep the check for Great Expectations."""
+    check = Check(index=0, type="expect_column_values_to_match_regex", kwargs={"column": "text", "regex": r"^\w+$"})
+    assert failing_rows(check, pa.table({"text": texts})) == positions

@@ -16,6 +16,8 @@ from expectations.json_values import MAX_ITEMS, MAX_TEXT, json_safe, to_json
 from expectations.messages import demand, finding, limits, measured, shortfall
 
 BETWEEN = "expect_column_values_to_be_between"
+NOT_NULL = "expect_column_values_to_not_be_null"
+LIST = "expect_column_values_to_match_regex_list"
 
 
 @pytest.mark.parametrize(
@@ -52,6 +54,20 @@ BETWEEN = "expect_column_values_to_be_between"
             "record_count at least 1, where kind = result",
         ),
         ("expect_of_another_version", "a", {"b": 1}, "a: of another version"),
+        (NOT_NULL, "a", {"mostly": 0.9999}, "a not null, in at least 99.99 % of the rows"),
+        (NOT_NULL, "a", {"mostly": 0.98765}, "a not null, in at least 98.765 % of the rows"),
+        (NOT_NULL, "a", {"mostly": 1e-7}, "a not null, in at least 0.00001 % of the rows"),
+        (
+            "expect_table_columns_to_match_set",
+            "",
+            {"column_set": ["a"], "exact_match": False},
+            "columns are at least a",
+        ),
+        ("expect_table_columns_to_match_set", "", {"column_set": ["a"]}, "columns are a"),
+        (LIST, "a", {"regex_list": ["b", "c"], "match_on": "all"}, "a matches each of b, c"),
+        (LIST, "a", {"regex_list": ["b", "c"]}, "a matches one of b, c"),
+        ("expect_column_to_exist", "a", {"column_index": 3}, "a exists at index 3"),
+        (BETWEEN, "a", {"min_value": 12345.61, "max_value": 12345.63}, "a from 12,345.61 to 12,345.63"),
     ],
 )
 def test_a_demand_in_words(check: str, column: str, arguments: dict[str, Any], expected: str) -> None:
@@ -69,6 +85,7 @@ def test_a_demand_in_words(check: str, column: str, arguments: dict[str, Any], e
         ),
         ("a", {"rows": 5000, "unexpected": 0}, "all 5,000 rows"),
         ("a", {"rows": 5000, "unexpected": 0, "missing": 4000}, "all 1,000 rows with a value"),
+        ("a", {"rows": 2, "unexpected": 0, "missing": 1}, "the one row with a value"),
         ("a", {"rows": 9, "unexpected": 0, "missing": 9}, "no row has a value, so nothing to check"),
         (
             "a",
@@ -77,6 +94,8 @@ def test_a_demand_in_words(check: str, column: str, arguments: dict[str, Any], e
         ),
         ("a", {"rows": 0, "unexpected": 0}, "no rows, so nothing to check"),
         ("a", {}, "nothing"),
+        ("a", {"absent": ["LGA", "SFO"]}, "no LGA, SFO"),
+        ("a", {"absent": ["LGA"], "sample": ["LAX"]}, "LAX, but no LGA"),
     ],
 )
 def test_a_finding_in_words(column: str, observed: dict[str, Any], expected: str) -> None:
@@ -124,6 +143,9 @@ def test_a_value_that_is_not_equal_to_a_limit_does_not_look_equal(
          "fare at least 0: found 3 of 9 rows unexpected (33.3 %), among them -1"),
         ("conservation", None, {}, {"note": "7 are missing"},
          "read = assigned + late + unassigned + invalid: found 7 are missing"),
+        (BETWEEN, "a_share", {"max_value": 0.25, "strict_max": True}, {"value": 0.25}, "a_share 25 %, below 25 %"),
+        ("expect_table_row_count_to_be_between", None, {"min_value": 1, "strict_min": True}, {"value": 1},
+         "number of rows 1, above 1"),
         ("total", None, {}, {}, "total: failed"),
     ],
 )  # fmt: skip
@@ -166,6 +188,7 @@ NAMES = [
     "unexpected",
     "share",
     "sample",
+    "absent",
     "note",
     "min_value",
     "max_value",

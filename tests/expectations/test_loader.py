@@ -160,10 +160,20 @@ REFUSALS: dict[str, tuple[object, list[str]]] = {
         suite_of({"type": BETWEEN, "kwargs": {"column": "window_start", "min_value": "2013-01-01T00:00:00+02:00"}}),
         ["offset", "UTC"],
     ),
-    "a date": (
-        suite_of({"type": BETWEEN, "kwargs": {"column": "window_start", "min_value": "2013-01-01"}}),
-        ["is a date", "2013-02-08T00:00:00"],
-    ),
+    **{
+        f"the time {time}": (
+            suite_of({"type": BETWEEN, "kwargs": {"column": "window_start", "min_value": time}}),
+            ["is not a date with a time", "2013-02-08T00:00:00"],
+        )
+        for time in (
+            "2013-01-01",
+            "2024-W01-2T00:00",
+            "20240102T000000",
+            "2024-01-02T000000",
+            "2024-01-02T00",
+            "2024-01-02T00:00:00,5",
+        )
+    },
     "a pair with nulls judged": (
         suite_of(
             {
@@ -172,6 +182,14 @@ REFUSALS: dict[str, tuple[object, list[str]]] = {
             }
         ),
         ["ignore_row_if", "either_value_is_missing"],
+    ),
+    "the index 0": (
+        suite_of({"type": "expect_column_to_exist", "kwargs": {"column": "rank", "column_index": 0}}),
+        ["column_index = 0 is ignored by Great Expectations; leave it out"],
+    ),
+    "a pair of one column": (
+        suite_of({"type": "expect_column_pair_values_to_be_equal", "kwargs": {"column_A": "rank", "column_B": "rank"}}),
+        ["compares the column 'rank' with itself; name two columns"],
     ),
     "a broken regular expression": (
         suite_of({"type": "expect_column_values_to_match_regex", "kwargs": {"column": "kind", "regex": "("}}),

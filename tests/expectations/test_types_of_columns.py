@@ -22,7 +22,8 @@ SCHEMA = pa.schema(
     {
         "amount": pa.decimal128(18, 2), "day": pa.date32(), "at": pa.timestamp("us", tz="UTC"), "text": pa.string(),
         "whole": pa.int64(), "flag": pa.bool_(), "parts": pa.list_(pa.int64()), "raw": pa.binary(),
-        "unknown": pa.null(),
+        "unknown": pa.null(), "real": pa.float64(), "pair": pa.struct([("a", pa.int64())]),
+        "named": pa.map_(pa.string(), pa.int64()),
     }
 )  # fmt: skip
 COUNT = "expect_table_row_count_to_equal"
@@ -77,12 +78,29 @@ def where(column: str, operator: str, /, parameter: object) -> tuple[str, dict[s
         ),
         (SUM, {"column_list": ["whole", "text"], "sum_total": 1}, "column text is string, which has no sum; name"),
         (SUM, {"column_list": ["at", "whole"], "sum_total": 1}, "column at is timestamp[us, tz=UTC], which has no sum"),
-        (REGEX, {"column": "amount", "regex": "1"}, "engines write such values in different ways"),
-        (REGEX, {"column": "raw", "regex": "1"}, "column raw is binary, which is not a text; only its nulls can be"),
-        ("expect_column_value_lengths_to_equal", {"column": "raw", "value": 1}, "which is not a text"),
+        (REGEX, {"column": "amount", "regex": "1"}, "no text that is the same on every engine; write numbers"),
+        (REGEX, {"column": "raw", "regex": "1"}, "column raw is binary, whose values have no text"),
+        ("expect_column_value_lengths_to_equal", {"column": "raw", "value": 1}, "only its nulls can be checked"),
+        ("expect_column_value_lengths_to_be_between", {"column": "parts", "min_value": 1}, "whose values have no text"),
+        *(
+            ("expect_column_values_to_not_match_regex", {"column": name, "regex": "1"}, "whose values have no text")
+            for name in ("at", "day", "flag", "real", "pair", "named")
+        ),
         ("expect_column_unique_value_count_to_be_between", {"column": "parts", "min_value": 1}, "cannot be compared"),
         ("expect_compound_columns_to_be_unique", {"column_list": ["parts", "text"]}, "values cannot be compared; only"),
         (UNLIKE, {"column_list": ["parts", "unknown"]}, "column parts is list<item: int64>, whose values cannot"),
+        (
+            BETWEEN,
+            {"column": "whole", "max_value": 2.0**53},
+            "9007199254740992.0 is not below 2^53 = 9,007,199,254,740,",
+        ),
+        (
+            "expect_column_max_to_be_between",
+            {"column": "whole", "min_value": -1e18},
+            "whole is int64, and -1e+18 is not",
+        ),
+        (NOT_IN, {"column": "whole", "value_set": [1.0, 1e16]}, "1e+16 is not below"),
+        (*where("whole", ">", 2.0**53), "9007199254740992.0 is not below 2^53"),
         (UNLIKE, {"column_list": ["text", "whole"]}, "text is string, whole is int64; name columns of one kind"),
     ],
 )
@@ -108,8 +126,12 @@ def test_a_check_that_fits_its_columns_is_accepted() -> None:
         (NOT_IN, {"column": "amount", "value_set": [1.1]}),
         (NOT_IN, {"column": "flag", "value_set": [1]}),
         (BETWEEN, {"column": "day", "min_value": "2026-01-01T00:00:00"}),
+        (BETWEEN, {"column": "whole", "max_value": 2.0**53 - 1}),
+        (BETWEEN, {"column": "amount", "max_value": 1e18}),
+        ("expect_column_sum_to_be_between", {"column": "whole", "max_value": 1e18}),
         (UNLIKE, {"column_list": ["whole", "amount"]}),
         (REGEX, {"column": "whole", "regex": "1"}),
+        ("expect_column_value_lengths_to_equal", {"column": "text", "value": 1}),
         (SUM, {"column_list": ["whole", "amount", "flag", "unknown"], "sum_total": 1}),
     )
     refuse_misfits(fitting, SCHEMA)

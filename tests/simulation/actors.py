@@ -9,7 +9,7 @@ tenth of one between threads.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from greenlet import getcurrent, greenlet
+from greenlet import greenlet
 
 
 class Killed(BaseException):
@@ -20,7 +20,7 @@ class Killed(BaseException):
 class Actor:
     """One thread of a process. `work` is its program, `error` the exception that ended it, `step_name` its next step.
 
-    While `is_waiting` returns true, the scheduler does not resume the actor.
+    Until `may_go_on` returns true, the scheduler does not resume the actor.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Actor:
     error: BaseException | None = None
     done: bool = False
     step_name: str = "begin"
-    is_waiting: Callable[[], bool] | None = None
+    may_go_on: Callable[[], bool] | None = None
     _running: greenlet | None = None
 
     def step(self) -> None:
@@ -44,17 +44,17 @@ class Actor:
         """Wait for the next `step`, and until a condition is met. The actor itself calls this."""
         if not self.is_dead:
             self.step_name = step_name
-            self.is_waiting = None if until is None else lambda: not until()
-            scheduler = getcurrent().parent
-            assert scheduler is not None, "the scheduler started this actor"
-            scheduler.switch()
-            self.is_waiting = None
+            self.may_go_on = until
+            running = self._running
+            assert running is not None, "the scheduler started this actor"
+            running.parent.switch()
+            self.may_go_on = None
         if self.is_dead:
             raise Killed
 
     def is_ready(self) -> bool:
         """Return whether a step would get anywhere. A killed actor ends at its next step."""
-        return self.is_dead or self.is_waiting is None or not self.is_waiting()
+        return self.is_dead or self.may_go_on is None or self.may_go_on()
 
     def _run(self) -> None:
         try:

@@ -291,8 +291,9 @@ def no_needed_row_is_deleted(world: World, view: LedgerView) -> None:
     """Readers have the rows of what they see, open requests those of their runs, and the next slice its state."""
     runs = {*view.published.values()}.union(*(request.runs.values() for request in view.open_requests()))
     for run_id in runs:
-        assert run_id in view.runs, f"a clean-up has removed run {run_id}"
-        result = view.runs[run_id].result
+        run = view.runs.get(run_id)
+        assert run is not None, f"a clean-up has removed run {run_id}"
+        result = run.result
         assert world.has_rows("panes", result.slice.slice_id, result.attempt_id), f"the rows of {run_id} are deleted"
     head = view.head
     if head is not None:

@@ -5,7 +5,7 @@ commit is used by all others. A `Ledger` without this sharing gives the same vie
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from typing_extensions import override
@@ -14,7 +14,9 @@ from jobs.ledger.chain import Row
 from jobs.ledger.head import Head
 from jobs.ledger.history import EventHistory
 from jobs.ledger.ledger import Ledger
+from jobs.ledger.projection import Projection
 from jobs.ledger.table import ConflictError
+from jobs.ledger.view import LedgerView
 from tests.simulation.actors import Actor
 from windowlib.errors import LedgerError
 
@@ -23,17 +25,19 @@ from windowlib.errors import LedgerError
 class MemoryTable:
     """The commits of a ledger, version 1 first, and all stored heads. A version without rows is a compaction.
 
-    `_histories` are what was read up to version 0, 1 and so on, and `_taken_in` the commits of them.
+    `_histories` are what was read up to version 0, 1 and so on, `_taken_in` the commits of them, and `_newest` is the
+    history that takes further commits in.
     """
 
     commits: list[Sequence[Row]] = field(default_factory=list)
     heads: list[Head] = field(default_factory=list)
     _taken_in: list[Sequence[Row]] = field(default_factory=list)
     _histories: list[EventHistory] = field(default_factory=lambda: [EventHistory()])
+    _newest: EventHistory = field(default_factory=EventHistory)
 
     def copy(self) -> "MemoryTable":
         """Return a table with the same commits, which takes further ones of its own."""
-        return MemoryTable([*self.commits], [*self.heads], [*self._taken_in], [*self._histories])
+        return MemoryTable([*self.commits], [*self.heads], [*self._taken_in], [*self._histories], self._newest.copy())
 
     def history(self, version: int, *, uri: str) -> EventHistory:
         """Return what a process has read at a version. The caller does not change it.
@@ -43,11 +47,11 @@ class MemoryTable:
         """
         if self._taken_in[:version] != self.commits[: min(version, len(self._taken_in))]:
             del self._taken_in[:], self._histories[1:]  # a broken store has overwritten a commit
+            self._newest = EventHistory()
         for rows in self.commits[len(self._taken_in) : version]:
-            history = self._histories[-1].copy()
-            history.take_in(rows, {}, uri=uri)
+            self._newest.take_in(rows, {}, uri=uri)
             self._taken_in.append(rows)
-            self._histories.append(history)
+            self._histories.append(_ended(self._newest) if rows else self._histories[-1])
         return self._histories[version]
 
     @property
@@ -59,6 +63,30 @@ class MemoryTable:
         """Store a head as files named by their versions do: readers take the newest."""
         if self.head is None or self.head.version < head.version or self.head == instead_of:
             self.heads.append(head)
+
+
+class _EndedFold(Projection):
+    """A fold that takes no further events in: it has the view. A compaction changes only the version of a view."""
+
+    @override
+    def view(self, version: int) -> LedgerView:
+        view = self._view
+        assert view is not None, "it begins with a view"
+        if view.version != version:
+            self._view = view = replace(view, version=version)
+        return view
+
+
+def _ended(history: EventHistory) -> EventHistory:
+    """Return a history up to now that takes no further events in."""
+    return replace(
+        history,
+        events=history.events.copy(),
+        project=_EndedFold(_view=history.project.view(history.known)),
+        commits=history.commits.copy(),
+        tips=history.tips.copy(),
+        given_up=history.given_up.copy(),
+    )
 
 
 @dataclass(frozen=True)

@@ -199,7 +199,11 @@ def _next(world: World, rng: Random) -> Actor | None:
             del world.paused_until_ms[pid]
             world.fault("process that comes back" if pid in world.alive else "process killed while paused")
     paused = world.paused_until_ms
-    ready = [actor for actor in world.actors if actor.is_dead or (actor.pid not in paused and actor.is_ready())]
+    ready = [
+        actor
+        for actor in world.actors
+        if actor.is_dead or (actor.pid not in paused and (actor.may_go_on is None or actor.may_go_on()))
+    ]
     return rng.choice(ready) if ready else None
 
 

@@ -153,7 +153,7 @@ def _argument(chance: random.Random, name: str) -> Any:  # noqa: ANN401 -- any J
         "column_B": lambda: "y",
         "column_list": list,
         "column_set": lambda: chance.choice([list(TYPES), ["s", "x"], [*TYPES, "absent"]]),
-        "column_index": lambda: chance.randrange(4),
+        "column_index": lambda: chance.randrange(1, 4),
         "exact_match": lambda: chance.random() < 0.5,
         "value": lambda: chance.choice([0, 1, 2, 3.0, len(TYPES)]),
         "value_set": lambda: chance.choice([["a", "EWR", ""], [1, 2.0, -1], [True]]),

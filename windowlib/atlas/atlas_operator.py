@@ -13,7 +13,7 @@ from windowlib.atlas.dead_letters import DEAD_LETTER_EDGE, DEAD_LETTERS, LATE_RE
 from windowlib.atlas.documents.documents import MISSING, Date, Document
 from windowlib.atlas.documents.json_documents import to_text
 from windowlib.atlas.expressions.forms import Expression, ExpressionFault, Scope
-from windowlib.atlas.open_documents import Closing, Lane, OpenDocuments, edges_of
+from windowlib.atlas.open_documents import Closing, Lane, OpenDocuments
 from windowlib.atlas.policies import AtlasProfile
 from windowlib.atlas.stages.stage_forms import Failure, Run, Stage
 from windowlib.atlas.stages.stages import run_pipeline
@@ -40,7 +40,7 @@ from windowlib.records.records import (
     Tally,
     Unassigned,
 )
-from windowlib.records.tallies import FIRED, NEW, EdgeTallies
+from windowlib.records.tallies import FIRED, NEW, EdgeTallies, edges_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from windowlib.keyed.state_rules import ONE_ROW, wrong_value
 from windowlib.keyed.timers import KeyGroupRange
 from windowlib.records.records import Stored
 from windowlib.records.tables import WINDOW_STATE
-from windowlib.records.tallies import Edges, signed
+from windowlib.records.tallies import edges_of, signed
 
 _PARTITION: Final = "partition"
 STALE_MAX: Final = 1024
@@ -48,16 +48,6 @@ class Closing(NamedTuple):
     lane: Lane
     window: TimeWindow
     contents: list[Stored]
-
-
-def edges_of(contents: Iterable[Stored]) -> Edges:
-    """Return the count, XOR and sum of the edge ids of a window's records."""
-    count = xor = total = 0
-    for stored in contents:
-        count += 1
-        xor ^= stored.edge_id
-        total += stored.edge_id
-    return (count, xor, total)
 
 
 class OpenDocuments:

@@ -55,6 +55,11 @@ def arrow_type(node: Node) -> pa.DataType:
             return pa.map_(arrow_type(node["keyType"]), arrow_type(node["valueType"]))
 
 
+def one_array(array: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return a column as one array."""
+    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+
+
 def with_fields(values: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return a column as a type. The fields of a struct, at any depth, are found by name; other fields are left out.
 

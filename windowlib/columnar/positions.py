@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from windowlib.columnar.arrow import one_array
 from windowlib.columnar.hashing import row_hashes
 from windowlib.columnar.xxhash import Numbers
 from windowlib.records.column_types import Node
@@ -50,7 +51,7 @@ def ordered_positions(columns: Mapping[str, pa.Array | pa.ChunkedArray], keys: p
     Raises:
         ValueError: a list of ranks has another length than its list of slices.
     """
-    arrays = {name: _one_chunk(array) for name, array in columns.items()}
+    arrays = {name: one_array(array) for name, array in columns.items()}
     positions = {name: _positions(array) for name, array in arrays.items()}
     of_row = row_hashes(keys, SEED) if keys.num_columns else np.zeros(len(next(iter(arrays.values()))), np.int64)
     places = iter(_places(list(positions.values()), of_row))
@@ -132,7 +133,3 @@ def _lengths(array: pa.ListArray) -> Numbers:
 
 def _offsets(array: pa.ListArray) -> pa.Array:
     return pa.array(np.concatenate([[0], np.cumsum(_lengths(array))]).astype(np.int32))
-
-
-def _one_chunk(array: pa.Array | pa.ChunkedArray) -> pa.Array:
-    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from windowlib.columnar.arrow import arrow_array, arrow_type, with_fields
+from windowlib.columnar.arrow import arrow_array, arrow_type, one_array, with_fields
 from windowlib.columnar.hashing import row_hashes
 from windowlib.columnar.positions import holds_positions, ordered_positions
 from windowlib.columnar.xxhash import Numbers, hash_words
@@ -156,7 +156,7 @@ def _of_spec(column: Column, kind: pa.DataType) -> Column:
     """Return a state with the fields of the spec, in their order: its table also has those of other specs."""
     if column.type == kind or not pa.types.is_struct(kind):
         return column
-    return with_fields(column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column, kind)
+    return with_fields(one_array(column), kind)
 
 
 def _is_empty(column: Column) -> bool:

@@ -86,6 +86,14 @@ def columns_of(steps: Sequence[Step]) -> tuple[Int64s, Int64s, Int64s, Int64s]:
     return sequence, due_ms, clock_ms, watermark_ms
 
 
+def latest_before(times: Int64s, latest_ms: int) -> Int64s:
+    """Return the greatest event time before each record: of the earlier ones, and of `latest_ms`."""
+    before_ms = np.empty(len(times), dtype=np.int64)
+    before_ms[:1] = latest_ms
+    np.maximum(np.maximum.accumulate(times[:-1]), latest_ms, out=before_ms[1:])
+    return before_ms
+
+
 STEPS_PER_BLOCK: Final = 4_096
 """The default of `Walk`'s `block_max`: at most so many steps are converted to Python numbers together."""
 _BLOCK_MIN: Final = 16

@@ -250,18 +250,31 @@ class SumDouble:
         return ExactSum.from_state((count, bytes(mantissa), *rest))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeanInteger:
-    """The mean of the integers that are not null, as the nearest double. Without any, it is null."""
+class _CountedTotal:
+    """The parts that aggregates share whose accumulator is a count and a total."""
 
-    output_type: str = "double"
+    __slots__ = ()
 
     @property
     def state_columns(self) -> Columns:
+        """The count, and the total; of decimals, in units of the input's last digit."""
         return (("count", "bigint"), ("total", "decimal(38,0)"))
 
     def create(self) -> tuple[int, int]:
         return (0, 0)
+
+    def merge(self, left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
+        return (left[0] + right[0], left[1] + right[1])
+
+    def from_state(self, state: State) -> tuple[int, int]:
+        return (int(state[0]), int(state[1]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeanInteger(_CountedTotal):
+    """The mean of the integers that are not null, as the nearest double. Without any, it is null."""
+
+    output_type: str = "double"
 
     def add(self, accumulator: tuple[int, int], value: int | None, position: Position) -> tuple[int, int]:  # noqa: ARG002
         return accumulator if value is None else (accumulator[0] + 1, accumulator[1] + value)
@@ -273,9 +286,6 @@ class MeanInteger:
     def results_of(self, columns: Sequence[Sequence[Any]]) -> Sequence[float | None]:
         return [self.result(self.add_all((0, 0), values)) for values in zip(*columns, strict=True)]
 
-    def merge(self, left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
-        return (left[0] + right[0], left[1] + right[1])
-
     def result(self, accumulator: tuple[int, int]) -> float | None:
         count, total = accumulator
         return divide_rounded(total, count) if count else None
@@ -283,12 +293,9 @@ class MeanInteger:
     def to_state(self, accumulator: tuple[int, int]) -> State:
         return (accumulator[0], Decimal(accumulator[1]))
 
-    def from_state(self, state: State) -> tuple[int, int]:
-        return (int(state[0]), int(state[1]))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SumDecimal:
+class SumDecimal(_CountedTotal):
     """The sum or mean of the decimals that are not null. Without any, it is null.
 
     Results have Spark's types: a sum has ten digits more than the input, a mean four digits more, rounded half up.
@@ -310,14 +317,6 @@ class SumDecimal:
             return min(38, self.precision + 4), min(38, self.scale + 4)
         return min(38, self.precision + 10), self.scale
 
-    @property
-    def state_columns(self) -> Columns:
-        """The count, and the total in units of the input's last digit."""
-        return (("count", "bigint"), ("total", "decimal(38,0)"))
-
-    def create(self) -> tuple[int, int]:
-        return (0, 0)
-
     def add(self, accumulator: tuple[int, int], value: Decimal | None, position: Position) -> tuple[int, int]:  # noqa: ARG002
         if value is None:
             return accumulator
@@ -329,9 +328,6 @@ class SumDecimal:
 
     def results_of(self, columns: Sequence[Sequence[Any]]) -> Sequence[Decimal | None]:
         return [self.result(self.add_all((0, 0), values)) for values in zip(*columns, strict=True)]
-
-    def merge(self, left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
-        return (left[0] + right[0], left[1] + right[1])
 
     def result(self, accumulator: tuple[int, int]) -> Decimal | None:
         count, total = accumulator
@@ -351,9 +347,6 @@ class SumDecimal:
         if abs(total) > _MOST_DIGITS:
             raise self._too_large(Decimal(total).scaleb(-self.scale, _WIDE), f"decimal(38,{self.scale})")
         return (count, Decimal(total))
-
-    def from_state(self, state: State) -> tuple[int, int]:
-        return (int(state[0]), int(state[1]))
 
     def _too_large(self, value: Decimal, kind: str) -> SpecError:
         what = "mean" if self.is_mean and kind == self.output_type else "sum"

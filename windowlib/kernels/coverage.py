@@ -66,13 +66,11 @@ def _why_not_windows(spec: WindowSpec) -> str | None:
         case Tumbling() | Sliding() | Session() | DynamicSession():
             return None if trigger in _AT_END else _why_not_trigger(trigger, "at the end of the window")
         case Global():
-            return None if _is_counted(trigger) else _why_not_trigger(trigger, "at a count that purges, or never")
+            purges = isinstance(trigger, Purging) and isinstance(trigger.inner, CountReached)
+            is_covered = purges or trigger in _NEVER
+            return None if is_covered else _why_not_trigger(trigger, "at a count that purges, or never")
         case _:
             return f"windows of {type(assigner).__name__} are not covered"
-
-
-def _is_counted(trigger: Trigger) -> bool:
-    return trigger in _NEVER or (isinstance(trigger, Purging) and isinstance(trigger.inner, CountReached))
 
 
 def _why_not_trigger(trigger: Trigger, when: str) -> str:

@@ -1,7 +1,10 @@
 """The terms of the audit: how many edges (record, window) opened and how each closed, with XOR and sum of their ids."""
 
 from collections import defaultdict
-from typing import Final
+from collections.abc import Iterable, Sequence
+from functools import reduce
+from operator import xor
+from typing import Final, Protocol
 
 from windowlib.bounds import wrap_int64
 from windowlib.records.records import Tally
@@ -49,6 +52,24 @@ class EdgeTallies:
         }
         self._terms.clear()
         return terms
+
+
+class Edge(Protocol):
+    """A record of a window, or a tuple of a queue."""
+
+    @property
+    def edge_id(self) -> int: ...
+
+
+def edges_of(contents: Iterable[Edge]) -> Edges:
+    """Return the edges of some contents."""
+    return edges_with(NO_EDGES, [stored.edge_id for stored in contents])
+
+
+def edges_with(edges: Edges, hashes: Sequence[int]) -> Edges:
+    """Return the edges, and one more for each record's hash."""
+    count, bits, total = edges
+    return (count + len(hashes), reduce(xor, hashes, bits), sum(hashes, total))
 
 
 def difference(edges: Edges, part: Edges) -> Edges:

@@ -11,9 +11,8 @@ from windowlib.keyed.call_context import CallContext
 from windowlib.keyed.state import KeyedState, StateView
 from windowlib.keyed.timers import TimerService
 from windowlib.records.records import ON_TIME, Output, Pane, Position, Value
-from windowlib.records.tallies import FIRED, EdgeTallies
+from windowlib.records.tallies import FIRED, EdgeTallies, edges_of
 from windowlib.storm.manager import Policies, Queued
-from windowlib.storm.manager_rows import edges_of
 from windowlib.storm.profiles import StormProfile
 
 

@@ -5,14 +5,14 @@ expired tuples, the state of the policies, and one mark per tuple: bit 0 means s
 and the higher bits are the index of the reason why no window held the tuple.
 """
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any, Final
 
 from windowlib.keyed.snapshots import WindowStateRow
 from windowlib.keyed.state_rules import COUNT, INSTANT, fits, wrong_value
 from windowlib.records.records import Stored
 from windowlib.records.tables import WINDOW_STATE
-from windowlib.records.tallies import Edges, signed
+from windowlib.records.tallies import edges_of, signed
 from windowlib.storm.manager import Queued, WindowManager
 from windowlib.storm.reasons import AFTER_ITS_WINDOW, BEHIND_STOP
 
@@ -93,16 +93,6 @@ def _problem(state: Mapping[str, Any], tuples: int) -> str | None:
     if len(marks) != tuples:
         return f"one mark for each of the {tuples} tuples in contents"
     return None if state["expired"] + state["admitted"] <= tuples else f"at most {tuples} tuples expired and admitted"
-
-
-def edges_of(events: Iterable[Queued]) -> Edges:
-    """Return the count, XOR and sum of the edge ids of tuples."""
-    count = xor = total = 0
-    for event in events:
-        count += 1
-        xor ^= event.edge_id
-        total += event.edge_id
-    return (count, xor, total)
 
 
 def _mark(event: Queued) -> int:

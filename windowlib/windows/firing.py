@@ -26,9 +26,9 @@ from windowlib.records.tallies import (
     NEVER_FIRED,
     NO_EDGES,
     PURGED,
-    Edges,
     EdgeTallies,
     difference,
+    edges_of,
 )
 from windowlib.triggers.protocol import FINISHED, TriggerResult
 from windowlib.windows.contents import Contents, WindowScope, place_of
@@ -235,7 +235,7 @@ class Firing:
         """
         if len(kept) == len(open_window.contents):
             return
-        edges = _edges_of(kept)
+        edges = edges_of(kept)
         is_shown = open_window.fired[0] == open_window.edge_count
         self.tallies.add(FIRED if is_shown else EVICTED, difference(open_window.edges, edges))
         open_window.contents, open_window.edges = list(kept), edges
@@ -272,11 +272,3 @@ class Firing:
             names = [spec.name for spec in self._then.window_state]
             self._runtime.user_state.clear(open_window.key, open_window.window, names)
         self._store.remove(open_window)
-
-
-def _edges_of(records: Sequence[Stored]) -> Edges:
-    xor = total = 0
-    for stored in records:
-        xor ^= stored.edge_id
-        total += stored.edge_id
-    return (len(records), xor, total)

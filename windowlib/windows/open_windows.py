@@ -1,15 +1,13 @@
 """The window operator's data: one object per open window, and the runtime that all open windows share."""
 
 from collections.abc import Hashable, Sequence
-from functools import reduce
-from operator import xor
 from typing import TYPE_CHECKING, Any, Protocol
 
 from windowlib.bounds import MAX_TIME_MS, Window
 from windowlib.keyed.state import KeyedState
 from windowlib.keyed.timers import TimerService, timer_instant
 from windowlib.profiles import Profile
-from windowlib.records.tallies import NO_EDGES, Edges
+from windowlib.records.tallies import NO_EDGES, Edges, edges_with
 
 if TYPE_CHECKING:
     from windowlib.records.records import Output, Value
@@ -57,12 +55,6 @@ class Runtime:
     @property
     def processing_time_ms(self) -> int:
         return self.timers.processing_time_ms
-
-
-def edges_with(edges: Edges, hashes: Sequence[int]) -> Edges:
-    """Return the edges, and one more for each record's hash."""
-    count, bits, total = edges
-    return (count + len(hashes), reduce(xor, hashes, bits), sum(hashes, total))
 
 
 class OpenWindow:

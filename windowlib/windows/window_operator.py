@@ -32,12 +32,12 @@ from windowlib.records.records import (
     Tally,
     Unassigned,
 )
-from windowlib.records.tallies import NEW, NO_EDGES
+from windowlib.records.tallies import NEW, NO_EDGES, edges_with
 from windowlib.triggers.protocol import CONTINUE
 from windowlib.windows.assigners import Stagger, Tumbling, assigning
 from windowlib.windows.contents import contents_of
 from windowlib.windows.firing import Firing, Moment, on_record
-from windowlib.windows.open_windows import Runtime, edges_with
+from windowlib.windows.open_windows import Runtime
 from windowlib.windows.opening import LoneJudgingOpening, MergingOpening, Opening
 from windowlib.windows.window_store import EndStore, WindowStore
 from windowlib.windows.windowing import Windowing

@@ -16,6 +16,7 @@ from airflow.api_fastapi.app import cached_app
 from airflow.api_fastapi.auth.managers.base_auth_manager import COOKIE_NAME_JWT_TOKEN
 from fastapi import Request
 
+from jobs.orchestration.embedded.airflow_api import gate_clearing
 from jobs.plain_text import escaped, shortened
 
 UNDER_WAY = frozenset({"queued", "running"})
@@ -145,15 +146,7 @@ class UsersAirflow:
 
     async def clear_gate(self, dag_id: str, run_id: str) -> None:
         """Clear the failed gate of a DAG run and the tasks after it. A gate that has not failed is left alone."""
-        body = {
-            "dry_run": False,
-            "dag_run_id": run_id,
-            "task_ids": ["gate"],
-            "include_downstream": True,
-            "only_failed": True,
-            "reset_dag_runs": True,
-        }
-        await self._ask("POST", f"/dags/{_part(dag_id)}/clearTaskInstances", body)
+        await self._ask("POST", f"/dags/{_part(dag_id)}/clearTaskInstances", gate_clearing(run_id))
 
     async def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:  # noqa: ANN401
         answer = await self._client.request(method, f"/api/v2{path}", json=body)

@@ -6,18 +6,17 @@ reason.
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import RedirectResponse, Response
+from fastapi.responses import Response
 from starlette.datastructures import FormData
 
 from jobs.airflow_ui.context import DecisionPlace, PipelineContext, PipelineDep
 from jobs.airflow_ui.decide.airflow import Refused, UsersAirflow, run_id_of, token_of
 from jobs.airflow_ui.decide.progress import progress_of
-from jobs.airflow_ui.rendering import linker, page
+from jobs.airflow_ui.rendering import page, see
 from jobs.ledger.view import LedgerView, Request as ProposedRequest
 from jobs.orchestration.decision_actions import Action, decide_dag_id
 from jobs.orchestration.decision_fields import Decision, read_decision
@@ -36,13 +35,8 @@ _CONFLICT, _INVALID = 409, 422
 _THREAD = frozenset({Action.COMMENT.value, Action.ASSIGN.value})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Problem:
-    """Why a form is shown again. `paused` is the DAG that has to be unpaused first."""
-
-    status: int
-    text: str
-    paused: str | None = None
+class _NotStarted(Exception):  # noqa: N818
+    """Why a DAG was not started. The form is shown again."""
 
 
 @router.post("")
@@ -61,28 +55,41 @@ async def decide(request: Request, context: PipelineDep) -> Response:
             fields = entered(form)
             started_id = run_id_of(fields.get("mark"))
             if await _is_under_way(request, dag_id, started_id):
-                return RedirectResponse(str(linker(request)(links.decision_page(context.name, str(started_id)))), 303)
+                return see(request, links.decision_page(context.name, str(started_id)))
             decision = decision_of_form(form)
         await run_in_threadpool(_check, context, decision)
     except RequestError as error:
-        return _again(request, context, fields=fields, problem=_Problem(status=_INVALID, text=str(error)))
+        return _again(request, context, fields=fields, problem=str(error), status=_INVALID)
+    is_paused = f"{dag_id} is paused in Airflow, so the decision would wait. Let it run, and decide again."
     async with UsersAirflow(token_of(request)) as airflow:
         try:
-            if await airflow.is_paused(dag_id):
-                if fields.get("unpause") != "on":
-                    text = f"{dag_id} is paused in Airflow, so the decision would wait. Let it run, and decide again."
-                    return _again(
-                        request, context, fields=fields, problem=_Problem(status=_CONFLICT, text=text, paused=dag_id)
-                    )
-                await airflow.unpause(dag_id)
-            run_id = await airflow.trigger(dag_id, decision.to_json(), run_id=started_id)
-        except Refused as error:
-            if error.status == 403:  # noqa: PLR2004 -- Forbidden
-                raise HTTPException(403, f"Airflow does not let you start {dag_id}: {error}") from None
-            text = f"Airflow refused to start {dag_id}: {error}"
-            return _again(request, context, fields=fields, problem=_Problem(status=_CONFLICT, text=text))
+            why_not = None if fields.get("unpause") == "on" else is_paused
+            run_id = await _start(airflow, dag_id, decision.to_json(), run_id=started_id, if_paused=why_not)
+        except _NotStarted as error:
+            return _again(request, context, fields=fields, problem=str(error))
         await _clear_gates(airflow, context.view, decision)
-    return RedirectResponse(str(linker(request)(links.decision_page(context.name, run_id))), 303)
+    return see(request, links.decision_page(context.name, run_id))
+
+
+async def _start(
+    airflow: UsersAirflow, dag_id: str, conf: Mapping[str, Any], *, run_id: str | None, if_paused: str | None
+) -> str:
+    """Start a DAG as the user, and return the id of its run. `if_paused`: why it is not unpaused; None: it is.
+
+    Raises:
+        _NotStarted: the DAG is paused, or Airflow refuses to start it.
+        HTTPException: 403, the user may not start it.
+    """
+    try:
+        if await airflow.is_paused(dag_id):
+            if if_paused is not None:
+                raise _NotStarted(if_paused)
+            await airflow.unpause(dag_id)
+        return await airflow.trigger(dag_id, conf, run_id=run_id)
+    except Refused as error:
+        if error.status == 403:  # noqa: PLR2004 -- Forbidden
+            raise HTTPException(403, f"Airflow does not let you start {dag_id}: {error}") from None
+        raise _NotStarted(f"Airflow refused to start {dag_id}: {error}") from None
 
 
 @replay_router.post("")
@@ -97,26 +104,20 @@ async def replay(request: Request, context: PipelineDep, request_id: str) -> Res
         fields = entered(form) | {"request_id": request_id}
     started_id = run_id_of(fields.get("mark"))
     if await _is_under_way(request, dag_id, started_id):
-        return RedirectResponse(str(linker(request)(links.backfill_page(context.name, started_id))), 303)
+        return see(request, links.backfill_page(context.name, started_id))
     proposed = context.view.requests.get(request_id)
     text = _why_not_replayed(context, proposed)
     if proposed is None or text:
-        return _again(request, context, fields=fields, problem=_Problem(status=_CONFLICT, text=text))
+        return _again(request, context, fields=fields, problem=text)
     conf = restatement_conf(context.request_context, proposed, publish=False)
+    is_paused = f"{dag_id} is paused in Airflow, so the replay would wait. Let it run, and start it again."
     async with UsersAirflow(token_of(request)) as airflow:
         try:
-            if await airflow.is_paused(dag_id):
-                if fields.get("unpause") != "on":
-                    text = f"{dag_id} is paused in Airflow, so the replay would wait. Let it run, and start it again."
-                    return _again(request, context, fields=fields, problem=_Problem(status=_CONFLICT, text=text))
-                await airflow.unpause(dag_id)
-            run_id = await airflow.trigger(dag_id, conf, run_id=started_id)
-        except Refused as error:
-            if error.status == 403:  # noqa: PLR2004 -- Forbidden
-                raise HTTPException(403, f"Airflow does not let you start {dag_id}: {error}") from None
-            text = f"Airflow refused to start {dag_id}: {error}"
-            return _again(request, context, fields=fields, problem=_Problem(status=_CONFLICT, text=text))
-    return RedirectResponse(str(linker(request)(links.backfill_page(context.name, run_id))), 303)
+            why_not = None if fields.get("unpause") == "on" else is_paused
+            run_id = await _start(airflow, dag_id, conf, run_id=started_id, if_paused=why_not)
+        except _NotStarted as error:
+            return _again(request, context, fields=fields, problem=str(error))
+    return see(request, links.backfill_page(context.name, run_id))
 
 
 def _why_not_replayed(context: PipelineContext, proposed: ProposedRequest | None) -> str:
@@ -130,7 +131,7 @@ def _why_not_replayed(context: PipelineContext, proposed: ProposedRequest | None
 @router.get("")
 async def after_a_refusal(request: Request, context: PipelineDep) -> Response:
     """Go to the page of the pipeline: the address of a form that was shown again may be opened anew."""
-    return RedirectResponse(str(linker(request)(links.pipeline_page(context.name))), 303)
+    return see(request, links.pipeline_page(context.name))
 
 
 @router.get("/{run_id}")
@@ -143,8 +144,7 @@ async def show(request: Request, context: PipelineDep, run_id: str) -> Response:
             status = error.status if error.status in {403, 404} else 503
             raise HTTPException(status, f"Airflow does not show the decision {run_id}: {error}") from None
     if made.outcome == "made" and made.request_id and made.given.get("action") in _THREAD:
-        path = links.request_page(context.name, made.request_id)
-        return RedirectResponse(f"{linker(request)(path)}#comments", 303)
+        return see(request, f"{links.request_page(context.name, made.request_id)}#comments")
     return page(request, "decision", {"name": context.name, "p": made})
 
 
@@ -185,7 +185,9 @@ async def _clear_gates(airflow: UsersAirflow, view: LedgerView, decision: Decisi
             log.warning("the gate of %s %s was not cleared: %s", run.dag_id, escaped(run.run_id), escaped(error))
 
 
-def _again(request: Request, context: PipelineContext, *, fields: dict[str, str], problem: _Problem) -> Response:
+def _again(
+    request: Request, context: PipelineContext, *, fields: dict[str, str], problem: str, status: int = _CONFLICT
+) -> Response:
     """Return the form again, with what was entered and why it was refused."""
     number = fields.get("publication", "")
     is_number = number.isascii() and number.isdigit() and len(number) < 10  # noqa: PLR2004
@@ -196,11 +198,11 @@ def _again(request: Request, context: PipelineContext, *, fields: dict[str, str]
         run_id=fields.get("place_run") or None,
         publication=int(number) if is_number and number else None,
         entered=fields,
-        problem=problem.text,
+        problem=problem,
     )
     asked = context.view.requests.get(place.request_id or "")
-    values = {"name": context.name, "place": place, "paused": problem.paused, "asked": asked}
-    return page(request, "decide_again", values, status=problem.status)
+    values = {"name": context.name, "place": place, "asked": asked}
+    return page(request, "decide_again", values, status=status)
 
 
 _NUMBERS = ("publication", "ledger_version")
@@ -237,11 +239,7 @@ def decision_of_form(form: FormData) -> Decision:
     ]
     if given["action"].startswith("waive") and not given["slices"]:
         raise RequestError("no slice is chosen; choose the failed slices that may pass, each with a reason")
-    return read_decision(_without_own_reasons(given))
-
-
-def _without_own_reasons(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {name: value.strip() if isinstance(value, str) else value for name, value in given.items()}
+    return read_decision({name: value.strip() if isinstance(value, str) else value for name, value in given.items()})
 
 
 def _text(form: FormData, name: str) -> str:

@@ -6,11 +6,11 @@ from typing import Annotated
 from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
 from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import APIRouter, Depends, HTTPException, Request
-from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi.responses import HTMLResponse, Response
 
 from jobs.airflow_ui.context import PipelineContext, find_pipeline, open_context
 from jobs.airflow_ui.decide.airflow import UsersAirflow, token_of
-from jobs.airflow_ui.rendering import linker, page
+from jobs.airflow_ui.rendering import page, see
 from jobs.airflow_ui.security import may
 from jobs.plain_text import escaped
 from jobs.review import links
@@ -41,7 +41,7 @@ def dag(request: Request, user: GetUserDep, dag_id: str) -> Response:
     context = _pipeline_of(user, dag_id)
     if context is None:
         return _foreign(request, user, dag_id)
-    return _see(request, links.pipeline_page(context.name))
+    return see(request, links.pipeline_page(context.name))
 
 
 @router.get("/dag-run")
@@ -57,12 +57,12 @@ def dag_run(
     if context is None:
         return _foreign(request, user, dag_id)
     if dag_id.startswith("decide_"):
-        return _see(request, links.decision_page(context.name, run_id))
+        return see(request, links.decision_page(context.name, run_id))
     if dag_id.startswith(("alert_", "maintain_")):
-        return _see(request, links.pipeline_page(context.name))
+        return see(request, links.pipeline_page(context.name))
     requests = requests_of_dag_run(context.view, dag_id, run_id)
     if len(requests) == 1:
-        return _see(request, links.request_page(context.name, requests[0].request_id))
+        return see(request, links.request_page(context.name, requests[0].request_id))
     work = context.request_context
     values = {
         "name": context.name,
@@ -95,7 +95,3 @@ def _foreign(request: Request, user: BaseUser, dag_id: str) -> HTMLResponse:
     if not may(user, "GET", dag_id):
         raise HTTPException(403, "Airflow does not let you read this DAG.")
     return page(request, "foreign", {"dag_id": dag_id})
-
-
-def _see(request: Request, path: str) -> RedirectResponse:
-    return RedirectResponse(str(linker(request)(path)), 303)

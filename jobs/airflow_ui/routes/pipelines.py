@@ -1,12 +1,12 @@
 """The page of a pipeline: the report, live, with links to slices, requests and publications."""
 
-from collections import OrderedDict
-from collections.abc import Iterator, MutableMapping
 from dataclasses import replace
 from threading import Lock
 
+from cachetools import FIFOCache
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
+from typing_extensions import override
 
 from jobs.airflow_ui.context import DecisionPlace, PipelineDep, opening_once
 from jobs.airflow_ui.rendering import linker, page
@@ -24,35 +24,18 @@ SHOWN_SLICES = 400
 KEPT_LATENESS = 20_000
 
 
-class KnownLateness(MutableMapping[tuple[str, str], LateRow]):
+class _KnownLateness(FIFOCache[tuple[str, str], LateRow]):
     """The lateness that pages have read, by attempt and slice, for several threads; the oldest entries are dropped."""
 
-    def __init__(self, most: int = KEPT_LATENESS) -> None:
-        self._most = most
-        self._lock = Lock()
-        self._found: OrderedDict[tuple[str, str], LateRow] = OrderedDict()
+    _lock = Lock()
 
-    def __getitem__(self, place: tuple[str, str]) -> LateRow:
-        return self._found[place]
-
+    @override
     def __setitem__(self, place: tuple[str, str], late: LateRow) -> None:
         with self._lock:
-            self._found[place] = late
-            while len(self._found) > self._most:
-                self._found.popitem(last=False)
-
-    def __delitem__(self, place: tuple[str, str]) -> None:
-        with self._lock:
-            del self._found[place]
-
-    def __iter__(self) -> Iterator[tuple[str, str]]:
-        return iter(list(self._found))
-
-    def __len__(self) -> int:
-        return len(self._found)
+            super().__setitem__(place, late)
 
 
-_KNOWN = KnownLateness()
+_KNOWN = _KnownLateness(KEPT_LATENESS)
 
 
 @router.get("/pipelines/{pipeline}")

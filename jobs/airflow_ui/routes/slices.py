@@ -100,6 +100,7 @@ def one_slice(
     except HindcastError as error:  # the page still tells what the ledger has
         problem = str(error)
     here = links.slice_page(context.name, slice_.slice_id, run_id=run)
+    with_files = {"files": "true"} | ({"run": run} if run else {})
     values = {
         "name": context.name,
         "p": made,
@@ -112,8 +113,8 @@ def one_slice(
         "lineage": None if shown is None else lineage_of(context.lake, context.pipeline, context.view, run=shown),
         "readers": readers_of(context.name, context.user),
         "upstream": context.pipeline.log.pipeline,
-        "files_href": _files_href(run),
-        **(_files_read(context, slice_, shown) if files and shown is not None else _NO_FILES),
+        "files_href": f"?{urlencode(with_files, errors='replace')}#lineage-title",
+        **_files_read(context, slice_, shown if files else None),
         "windows_table": WINDOW_OUTPUTS,
         "place": DecisionPlace(
             context=context,
@@ -125,21 +126,15 @@ def one_slice(
     return page(request, "slice", values)
 
 
-def _files_href(run: str | None) -> str:
-    given = {"files": "true"} | ({"run": run} if run else {})
-    return f"?{urlencode(given, errors='replace')}#lineage-title"
-
-
-_NO_FILES: Mapping[str, Any] = {"files": None, "files_problem": None}
-
-
-def _files_read(context: PipelineContext, slice_: Slice, shown: StagedRun) -> Mapping[str, Any]:
+def _files_read(context: PipelineContext, slice_: Slice, shown: StagedRun | None) -> Mapping[str, Any]:
     """Return the files of a slice in the version of the log that a run has read, or why they cannot be listed."""
+    files, problem = None, None
     try:
-        files = slice_files(context.lake, context.pipeline, slice_, version=shown.result.log.version)
+        if shown is not None:
+            files = slice_files(context.lake, context.pipeline, slice_, version=shown.result.log.version)
     except HindcastError as error:
-        return {"files": None, "files_problem": str(error)}
-    return {"files": files, "files_problem": None}
+        problem = str(error)
+    return {"files": files, "files_problem": problem}
 
 
 def _from_rows(stored: StoredRuns, made: SlicePage) -> StoredParts:

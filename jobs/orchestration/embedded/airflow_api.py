@@ -139,15 +139,7 @@ class AirflowApi:
 
     def clear_gate(self, dag_id: str, run_id: str) -> None:
         """Clear the failed gate of a DAG run and the tasks after it. A gate that has not failed is left alone."""
-        body = {
-            "dry_run": False,
-            "dag_run_id": run_id,
-            "task_ids": ["gate"],
-            "include_downstream": True,
-            "only_failed": True,
-            "reset_dag_runs": True,
-        }
-        self._ask("POST", f"/api/v2/dags/{dag_id}/clearTaskInstances", body)
+        self._ask("POST", f"/api/v2/dags/{dag_id}/clearTaskInstances", gate_clearing(run_id))
 
     def tasks(self, dag_id: str, run_id: str) -> Sequence[TaskState]:
         answer = self._ask("GET", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances")
@@ -195,6 +187,18 @@ class AirflowApi:
             return self._client.request(method, path, **content)
         except httpx.HTTPError as error:
             raise AirflowRefused(f"Airflow at {self.url} does not answer {method} {path}: {error!r}") from error
+
+
+def gate_clearing(run_id: str) -> dict[str, Any]:
+    """Return the body of the call that clears the failed gate of a DAG run and the tasks after it."""
+    return {
+        "dry_run": False,
+        "dag_run_id": run_id,
+        "task_ids": ["gate"],
+        "include_downstream": True,
+        "only_failed": True,
+        "reset_dag_runs": True,
+    }
 
 
 def _dag_run(fields: Mapping[str, Any]) -> DagRunState:

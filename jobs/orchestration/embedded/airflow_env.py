@@ -6,7 +6,7 @@ import re
 import secrets
 import socket
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -188,12 +188,9 @@ def airflow_environment(home: Home, *, ports: Ports, known: Secrets, database_ur
     """Return the environment of every `airflow` command: the cleaned one of this process, and Airflow's settings."""
     settings = dict(_settings(home, ports, known))
     settings["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] = database_url
-    return dict(_inherited(os.environ)) | settings | _surroundings(home)
-
-
-def _inherited(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the environment without the settings of another Airflow, Python or Spark."""
-    return ((name, value) for name, value in environ.items() if not name.startswith(_DROPPED))
+    # The settings of another Airflow, Python or Spark are left out.
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(_DROPPED)}
+    return inherited | settings | _surroundings(home)
 
 
 def _surroundings(home: Home) -> dict[str, str]:

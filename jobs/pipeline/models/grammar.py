@@ -125,11 +125,6 @@ class FunctionGrammar(GrammarModel):
         return self.name.partition(":")[0]
 
 
-def only_text(value: object, key: str) -> object:
-    """Return `{key: value}` for a text, else the value. Used by parts that may be one word or a mapping."""
-    return {key: value} if isinstance(value, str) else value
-
-
 def not_a_mapping(value: object, form: str) -> None:
     """Refuse a value that is not a text and not a mapping. pydantic's own message would not have the allowed forms."""
     if not isinstance(value, str | Mapping):
@@ -151,6 +146,27 @@ class Choice(GrammarModel):
     def _exactly_one(self) -> Self:
         one_of(self, self.WHAT)
         return self
+
+
+class WordOrKeys(Choice):
+    """A choice that a file may write as one of `WORDS`, which its first field holds. `FORMS` are examples of all."""
+
+    WORDS: ClassVar[tuple[str, ...]]
+    FORMS: ClassVar[str]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_a_word(cls, value: object) -> object:
+        not_a_mapping(value, f"allowed: {cls.FORMS}")
+        if not isinstance(value, str):
+            return value
+        if value not in cls.WORDS:
+            raise ValueError(f"found {value!r}; allowed: {cls.FORMS}")
+        return {next(iter(cls.model_fields)): value}
+
+    @model_serializer(mode="wrap")
+    def _as_a_word(self, handler: SerializerFunctionWrapHandler) -> object:
+        return getattr(self, next(iter(type(self).model_fields))) or handler(self)
 
 
 def keys_of_choice(model: type[Choice]) -> dict[str, str]:

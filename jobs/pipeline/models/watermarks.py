@@ -4,24 +4,20 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import (
     Field,
-    SerializerFunctionWrapHandler,
     Strict,
     ValidationInfo,
     field_validator,
-    model_serializer,
     model_validator,
 )
 
 from jobs.durations import Duration, PositiveDuration
 from jobs.pipeline.models.grammar import (
-    Choice,
     ColumnName,
     FunctionGrammar,
     GrammarModel,
     UnitName,
+    WordOrKeys,
     is_stored,
-    not_a_mapping,
-    only_text,
 )
 
 Kind = Literal["bounded", "ascending", "legacy_bounded", "punctuated", "periodic", "column", "ingestion"]
@@ -41,29 +37,18 @@ _BELONGS_TO: Final = {
     "unit": ("column",),
     "every": ("ingestion",),
 }
-_EMISSIONS: Final = "every_record, commit, {records: 100}, {every: 200ms}"
 
 
-class EmitGrammar(Choice):
+class EmitGrammar(WordOrKeys):
     """When the watermark is emitted: with records, at ticks of the clock, or after a commit of the log."""
 
-    WHAT = f"of {_EMISSIONS}"
+    WORDS = ("every_record", "commit")
+    FORMS = "every_record, commit, {records: 100}, {every: 200ms}"
+    WHAT = f"of {FORMS}"
 
     on: Literal["every_record", "commit"] | None = None
     records: Annotated[int, Field(ge=1)] | None = None
     every_ms: PositiveDuration | None = Field(default=None, alias="every")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _accept_a_word(cls, value: object) -> object:
-        not_a_mapping(value, f"allowed: {_EMISSIONS}")
-        if isinstance(value, str) and value not in ("every_record", "commit"):
-            raise ValueError(f"found {value!r}; allowed: {_EMISSIONS}")
-        return only_text(value, "on")
-
-    @model_serializer(mode="wrap")
-    def _as_a_word(self, handler: SerializerFunctionWrapHandler) -> object:
-        return self.on or handler(self)
 
     @property
     def is_every_record(self) -> bool:

@@ -15,16 +15,14 @@ from jobs.pipeline.models.grammar import (
     GrammarModel,
     Nothing,
     UnitName,
+    WordOrKeys,
     is_stored,
-    not_a_mapping,
-    only_text,
 )
 from jobs.pipeline.models.storm import StormGrammar
 from jobs.pipeline.models.triggers import Clock, TriggerGrammar
 from windowlib.bounds import MAX_TIME_MS
 
 MAX_WINDOWS_PER_RECORD = 10_000_000
-_STAGGERS: Final = "aligned, natural, {random: {seed: 7}}"
 
 
 class RandomStagger(GrammarModel):
@@ -33,25 +31,15 @@ class RandomStagger(GrammarModel):
     seed: int
 
 
-class StaggerGrammar(Choice):
+class StaggerGrammar(WordOrKeys):
     """How the windows of a pipeline are shifted. The shift is fixed at the log's first record."""
 
-    WHAT = f"of {_STAGGERS}"
+    WORDS = ("aligned", "natural")
+    FORMS = "aligned, natural, {random: {seed: 7}}"
+    WHAT = f"of {FORMS}"
 
     by: Literal["aligned", "natural"] | None = None
     random: RandomStagger | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _accept_a_word(cls, value: object) -> object:
-        not_a_mapping(value, f"allowed: {_STAGGERS}")
-        if isinstance(value, str) and value not in ("aligned", "natural"):
-            raise ValueError(f"found {value!r}; allowed: {_STAGGERS}")
-        return only_text(value, "by")
-
-    @model_serializer(mode="wrap")
-    def _as_a_word(self, handler: SerializerFunctionWrapHandler) -> object:
-        return self.by or handler(self)
 
 
 def _check_offset(offset_ms: int, below_ms: int, what: str) -> None:

@@ -49,7 +49,7 @@ class ChunkTallies:
     def _rows(self) -> Mapping[int, list[dict[str, object]]]:
         rows: dict[int, list[dict[str, object]]] = {}
         for (number, equation, term), ids in self.sums.items():
-            rows.setdefault(number, []).append(_tally_row(equation, term, ids))
+            rows.setdefault(number, []).append(identified(tables.tallies(), tally_content(equation, term, ids)))
         return rows
 
     def digest(self, slice_no: int) -> str:
@@ -60,7 +60,3 @@ class ChunkTallies:
 def state_fingerprint(parts: Mapping[str, IdSum]) -> str:
     """Return the fingerprint of a checkpoint from the ids of its tables; the order of rows does not matter."""
     return state_of({name: ids.digest() for name, ids in parts.items()})
-
-
-def _tally_row(equation: str, term: str, ids: IdSum) -> dict[str, object]:
-    return identified(tables.tallies(), tally_content(equation, term, ids))

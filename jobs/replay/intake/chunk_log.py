@@ -8,6 +8,7 @@ from jobs.lake.event_log import PinnedLog
 from jobs.pipeline.look_back import look_back
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.replay.chunk.bucket_plan import ChunkTables, chunk_tables
+from jobs.replay.chunk.eligibility import why_not_partials
 from jobs.replay.chunk.reading import log_reading
 from jobs.replay.intake.log_blocks import LogColumns
 from jobs.replay.sizes import SIZES, Sizes
@@ -87,3 +88,10 @@ class ChunkLog:
     def needs_commits(self) -> bool:
         """Whether the commit of a record changes the result."""
         return self.tables.engine.time.needs_commits
+
+    @property
+    def combines(self) -> bool:
+        """Whether scan tasks combine records, because the pipeline allows it and there are enough."""
+        if self.log.records < self.sizes.combined_records or self.reading.event_time.name not in self.log.nodes:
+            return False  # no statistics bound an event time that is derived
+        return why_not_partials(self.tables.engine) is None

@@ -12,8 +12,9 @@ from jobs.replay.groups import groups_of
 from jobs.replay.intake.blocks import Block
 from jobs.replay.intake.chunk_log import ChunkLog
 from jobs.replay.intake.layout import Layout, joined_groups, layout_of, parts_of
-from jobs.replay.intake.probe import Cluster, clusters, probe, probed_file, whole_cluster
+from jobs.replay.intake.probe import Cluster, ProbeSizes, clusters, probe, probed_file, whole_cluster
 from jobs.replay.intake.ranges import divided
+from jobs.replay.intake.runs import with_runs
 from jobs.replay.intake.sorted_files import OrderPlan, SortedFile
 from jobs.replay.intake.source_files import OrderReading, SourceFile
 from jobs.replay.tasks import SparkTasks, Tasks
@@ -67,7 +68,10 @@ def take_in(tasks: Tasks, chunk: ChunkLog, *, directory: str, records_per_block:
     for number, own in arranged.items():
         blocks: list[Block] = []
         for cluster in own:
-            if cluster.is_ordered:
+            if cluster.runs:
+                of_cluster = [part for file in cluster.files for part in parts[file.block.path, number]]
+                blocks += with_runs(of_cluster, cluster.runs, rank=sum(block.records for block in blocks))
+            elif cluster.is_ordered:
                 whole = cluster.files[0].block
                 blocks += [whole] if whole.reorder_by else parts[whole.path, number]
             else:
@@ -80,7 +84,7 @@ def _divided(
     tasks: Tasks, chunk: ChunkLog, arranged: Mapping[int, Sequence[Cluster]], *, directory: str
 ) -> list[list[Block] | SortedFile]:
     """Divide the clusters that no task reads in order. Return what is made of each, in their order."""
-    unordered = [cluster for own in arranged.values() for cluster in own if not cluster.is_ordered]
+    unordered = [cluster for own in arranged.values() for cluster in own if not (cluster.is_ordered or cluster.runs)]
     if not unordered:
         return []
     log.info(
@@ -96,7 +100,13 @@ def order_reading(chunk: ChunkLog) -> OrderReading:
     """Return how tasks read the order of the records."""
     layout = chunk.log.layout
     hidden = tuple(name for name in (layout.version_column, layout.row_id_column) if name is not None)
-    return OrderReading(log=chunk.columns, columns=chunk.order, hidden=hidden if chunk.order is None else ())
+    time = chunk.reading.event_time
+    return OrderReading(
+        log=chunk.columns,
+        columns=chunk.order,
+        hidden=hidden if chunk.order is None else (),
+        time=time if chunk.combines and time.name in chunk.log.nodes else None,
+    )
 
 
 def order_plan(chunk: ChunkLog, directory: str, *, threads: int) -> OrderPlan:
@@ -117,14 +127,20 @@ def _blocks_of(made: list[Block] | SortedFile, *, records_per_block: int) -> lis
     if not isinstance(made, SortedFile):
         return made
     name = made.path.rpartition("/")[2]
-    whole = Block(made.path, name, {}, made.slice_no, commit=0, sequence=0, rank=0, row=0, records=0, is_copied=True)
+    whole = Block(made.path, name, {}, made.slice_no, is_copied=True)
     return joined_groups(whole, made.groups, records_per_block=records_per_block)
 
 
 def _numbered(blocks: Sequence[Block]) -> list[Block]:
     """Return the blocks of a slice with their commits numbered from 0."""
-    numbers = {commit: number for number, commit in enumerate(sorted({block.commit for block in blocks}))}
-    return [block._replace(commit=numbers[block.commit]) for block in blocks]
+    commits = {part.commit for block in blocks for part in block.runs or (block,)}
+    numbers = {commit: number for number, commit in enumerate(sorted(commits))}
+    return [
+        block._replace(runs=tuple(run._replace(commit=numbers[run.commit]) for run in block.runs))
+        if block.runs
+        else block._replace(commit=numbers[block.commit])
+        for block in blocks
+    ]
 
 
 def _arranged(
@@ -138,10 +154,11 @@ def _arranged(
     """Return slice number -> its files as clusters, in log order. Tasks read the order of the parts of files."""
     doubtful = {number: own for number, own in files.items() if _is_doubtful(chunk, own)}
     reading, most = order_reading(chunk), chunk.sizes.ordered_bytes
+    sizes = ProbeSizes(most, chunk.sizes.run_steps, chunk.sizes.run_records)
     every = [*chain.from_iterable(doubtful.values())]
     of_files = [[file._replace(block=part) for part in parts[file.block.path, file.block.slice_no]] for file in every]
     groups = [*groups_of(chain.from_iterable(of_files), lambda file: file.block.records, records_per_task)]
-    done = tasks.share(lambda own: [probe(file, reading, memory_bytes=most) for file in own], groups)
+    done = tasks.share(lambda own: [probe(file, reading, sizes) for file in own], groups)
     of_parts = chain.from_iterable(done)
     probed = iter([probed_file([*islice(of_parts, len(own))]) for own in of_files])
     # A compacted file may have records of several commits.
@@ -172,9 +189,6 @@ def _source_files(chunk: ChunkLog) -> dict[int, list[SourceFile]]:
             partition=file.partition,
             slice_no=number,
             commit=commit,
-            sequence=0,
-            rank=0,
-            row=0,
             records=_records(chunk, file),
             part=file.part,
             within=(span.start_ms, span.end_ms) if is_by_times and file.part is None else None,

@@ -43,7 +43,8 @@ def layout_of(ordered: Mapping[int, Sequence[Block]], slices: Sequence[Slice]) -
     for place, slice_ in enumerate(slices):
         rank = 0
         for block in ordered.get(place, ()):
-            blocks.append(block._replace(sequence=sequence, rank=rank))
+            own = rank if not block.runs else 0
+            blocks.append(block._replace(sequence=sequence - rank + own, rank=own))
             sequence, rank = sequence + block.records, rank + block.records
         ranges.append(SliceRange(slice_no=place, start_ms=slice_.start_ms, end_ms=slice_.end_ms, end_sequence=sequence))
     return Layout(blocks=tuple(blocks), ranges=tuple(ranges))

@@ -87,6 +87,27 @@ class LogColumns:
         else:
             yield from self._in_slice(block, columns, hidden)
 
+    def in_ranks(self, block: Block, columns: Sequence[str] | None = None) -> Iterator[tuple[int, int, pa.RecordBatch]]:
+        """Yield the records of a block in batches that follow each other in log order, as `batches` does.
+
+        Yields:
+            The number of the run (0 if the block has no runs), the rank of the first record, and the batch.
+        """
+        done = block.rank
+        for rows in self.batches(block, columns):
+            if not block.runs:
+                yield 0, done, rows
+            for number, run in enumerate(block.runs):
+                before, after = (-(-(max(at - run.first, 0)) // run.step) for at in (done, done + rows.num_rows))
+                if before < (end := min(after, run.records)):
+                    first = run.first + before * run.step - done
+                    yield (
+                        number,
+                        run.rank + before,
+                        _every(rows, range(first, first + run.step * (end - before), run.step)),
+                    )
+            done += rows.num_rows
+
     def _ordered(self, block: Block, columns: Sequence[str] | None, hidden: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the records of a block ordered by `block.reorder_by`."""
         by = block.reorder_by
@@ -277,6 +298,12 @@ def _owners(path: str) -> Iterator[str]:
     """Yield the columns that may have a leaf of a file: a dot is a part of a name, or is before the name of a field."""
     parts = path.split(".")
     return (".".join(parts[:count]) for count in range(1, len(parts) + 1))
+
+
+def _every(rows: pa.RecordBatch, numbers: range) -> pa.RecordBatch:
+    if numbers.step == 1:
+        return rows.slice(numbers.start, len(numbers))
+    return pc.take(rows, pa.array(np.arange(numbers.start, numbers.stop, numbers.step)), boundscheck=False)
 
 
 def _taken(batches: Sequence[pa.RecordBatch], numbers: pa.Array) -> pa.RecordBatch:

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from jobs.replay.intake.blocks import Block
 from jobs.replay.intake.log_blocks import ROW, LogColumns
 from jobs.replay.intake.order_keys import comparable
+from windowlib.columnar.log_reading import TimeColumn
 
 APPEND_ORDER: Final = ("commit", "row id")
 """What orders the records, for messages, if no columns of the log do."""
@@ -32,12 +33,14 @@ class OrderReading:
     """How tasks read the files of a log and the order of their records.
 
     `columns` are the columns of the log that order the records; None for the order of appending, which compacted files
-    have in the hidden columns `hidden`: the commit, and the id of the row.
+    have in the hidden columns `hidden`: the commit, and the id of the row. `time` is the column of event times, if
+    bounds of them are asked.
     """
 
     log: LogColumns
     columns: tuple[str, ...] | None
     hidden: tuple[str, ...] = ()
+    time: TimeColumn | None = None
 
     @property
     def named(self) -> tuple[str, ...]:
@@ -49,12 +52,13 @@ class OrderReading:
 
         Args:
             file: the file.
-            whole: whether the records have all columns of the log. If not, they have some.
+            whole: whether the records have all columns of the log. If not, they have those that order them, and `time`.
 
         Raises:
             LogError: the file cannot be read.
         """
-        asked = None if whole else (self.columns or ())
+        some = () if self.time is None else (self.time.name,)
+        asked = None if whole else (*dict.fromkeys([*(self.columns or ()), *some]),)
         if self.columns is not None:
             for rows in self.log.batches(file.block, asked):
                 yield rows, [comparable(rows.column(name)) for name in self.columns]
@@ -62,8 +66,9 @@ class OrderReading:
         hidden = (*self.hidden, ROW)
         for rows in self.log.batches(file.block, asked, hidden=hidden):
             commit, number, row = rows.columns[-len(hidden) :]
-            own = pc.add(row, file.first)
-            order = [pc.fill_null(commit, file.commit), pc.if_else(pc.is_null(number), own, number)]
+            if number.null_count:
+                number = pc.coalesce(number, pc.add(row, file.first))
+            order = [pc.fill_null(commit, file.commit), number]
             yield rows.select(range(rows.num_columns - len(hidden))), order
 
     @property

@@ -1,13 +1,15 @@
 """The rows of a chunk that tasks have left in shuffle files and files: they are encoded in one job, and committed."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jobs.lake.file_commits import commit_files
 from jobs.lake.store import add_fields
+from jobs.replay.chunk.input_sums import InputSums
 from jobs.replay.chunk.slice_runs import SliceRun
-from jobs.replay.chunk.tallies import ChunkTallies
+from jobs.replay.chunk.tallies import Sums
+from jobs.replay.chunk.time_steps import ChunkTime
 from jobs.replay.groups import groups_of
 from jobs.replay.intake.layout import Layout
 from jobs.replay.intake.log_blocks import LogColumns
@@ -24,6 +26,7 @@ from jobs.storage import remove_directory
 from windowlib.columnar.plan import KEPT_TAG
 from windowlib.errors import InvariantBroken
 from windowlib.records import tables
+from windowlib.records.row_ids import IdSum
 
 if TYPE_CHECKING:
     from jobs.replay.intake.blocks import Block
@@ -42,8 +45,8 @@ class ChunkOutput:
     known: KnownRun
     directory: str
 
-    def write(self, runs: Sequence[SliceRun], tallies: ChunkTallies) -> None:  # noqa: ARG002 - the shuffle files have the counts
-        """Encode all tables in one job, and commit them."""
+    def write(self, runs: Sequence[SliceRun]) -> None:
+        """Encode all tables in one job, and commit them: one commit per table for all slices. The tables exist."""
         if runs[self.known.slice_no].columns() != self.known.columns:
             raise InvariantBroken(
                 f"files were written for the run {dict(self.known.columns)}, and the run of their slice is "
@@ -68,7 +71,7 @@ class ChunkOutput:
                 commit_files(self.pinned.uri(table.name), files)
 
     def close(self) -> None:
-        """Delete the shuffle files."""
+        """Delete the shuffle files. Called when the chunk is written, or has failed."""
         remove_directory(self.directory)
 
     def _tasks(self, runs: Sequence[SliceRun]) -> list[EncodeTask]:
@@ -116,3 +119,20 @@ class ChunkOutput:
     def _of_tag(self, tag: str) -> Iterator[ShuffleBatch]:
         for part in self.buckets:
             yield from part.shuffled.get(tag, ())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkRun:
+    """A chunk whose windows ran.
+
+    `slices` has the input of each slice, `counted` what the tasks counted, `scanned` the ids of the records that the
+    audit's own scan of the log found, by slice number. `file_digests` has what the ledger stores of the bytes of the
+    log's files, by slice (`LogCoordinates`).
+    """
+
+    file_digests: Mapping[str, str]
+    slices: tuple[InputSums, ...]
+    time: ChunkTime
+    counted: Sums
+    scanned: Mapping[int, IdSum]
+    rows: ChunkOutput

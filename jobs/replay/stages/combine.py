@@ -45,7 +45,7 @@ class BlockCombiner:
     def combine(self, records: pa.RecordBatch, before_ms: Int64s) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
         """Return the partials of the next records of the block (None without any), and the other records.
 
-        `before_ms` is the greatest event time before each of them in the block (`scan.latest_before`).
+        `before_ms` is the greatest event time before each of them in the block (`latest_before`).
         """
         if not self._is_worthwhile or not records.num_rows:
             return None, records

@@ -20,7 +20,7 @@ from jobs.replay.stage_times import stage
 from jobs.replay.stages.distinct import Part, search
 from jobs.replay.stages.duplicates import Duplicates
 from jobs.replay.stages.judging import ScanPlan
-from jobs.replay.stages.scan import Scanned, scan
+from jobs.replay.stages.scan import Scanned, scan_all
 from jobs.replay.stages.shuffle_files import read_shuffled
 from jobs.replay.tasks import LocalTasks, SparkTasks, Tasks
 from jobs.spark.lazy_session import LazySession
@@ -125,7 +125,7 @@ def counted_log(
         duplicates = found_duplicates(tasks, chunk, layout, directory=directory)
         plan = refine(scan_plan(chunk, layout, directory, duplicates=duplicates))
         groups = block_groups(layout.blocks, records=size)
-        scanned = [block for of_task in tasks.run(lambda blocks: scan(blocks, plan), groups) for block in of_task]
+        scanned, _ = scan_all(tasks, groups, plan)
         yield CountedLog(layout=layout, plan=plan, scanned=scanned, groups=groups)
     finally:
         remove_directory(directory)

@@ -66,7 +66,9 @@ class Duplicates:
                 self._kept.clear()
             self._kept[block.slice_no] = kept
         rank, earlier = kept
-        start, end = np.searchsorted(rank, (block.rank, block.rank + block.records))
+        parts = block.in_log_order()
+        ranks = min(part.rank for part in parts), max(part.rank + part.records for part in parts)
+        start, end = np.searchsorted(rank, ranks)
         slices = pa.DictionaryArray.from_arrays(
             pa.array(earlier[start:end] >> RANK_BITS), pa.array(self.slice_ids, pa.string())
         )

@@ -54,7 +54,7 @@ class ScanPlan:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A batch of the log with what was read from it. Records are numbered from `sequence`; the slice is the block's.
+    """A batch of the log with what was read from it. The slice is the block's, and `run` the number of a run of it.
 
     In `rows`, texts that are not UTF-8 are null. Its last columns are the derived ones. `problems` is
     `instants.FILTERED` for a record that the pipeline's filter does not keep, and `instants.DUPLICATE` for a duplicate.
@@ -69,6 +69,7 @@ class Judged:
     sequence: Int64s
     rank: Int64s
     commit: int
+    run: int = 0
     earlier: pa.RecordBatch | None = None
 
     def valid(self) -> "np.ndarray[tuple[int], np.dtype[np.intp]] | slice":
@@ -84,12 +85,10 @@ def judged_batches(block: Block, plan: ScanPlan, *, columns: Sequence[str] | Non
     Raises:
         LogError: the file cannot be read.
     """
-    done = 0
-    commit = plan.slice_starts_ms[block.slice_no] + block.commit
+    commits = [plan.slice_starts_ms[block.slice_no] + part.commit for part in block.in_log_order()]
     duplicates = None if plan.duplicates is None else plan.duplicates.of_block(block)
-    for stored in plan.log.batches(block, columns):
-        places = np.arange(done, done + stored.num_rows, dtype=np.int64)
-        done += stored.num_rows
+    for run, first, stored in plan.log.in_ranks(block, columns):
+        rank = np.arange(first, first + stored.num_rows, dtype=np.int64)
         reading = plan.reading
         rows, problems = instants.decodable(stored)
         if plan.derivation:
@@ -115,9 +114,10 @@ def judged_batches(block: Block, plan: ScanPlan, *, columns: Sequence[str] | Non
             event_time_ms=time.ms,
             arrival_ms=arrival_ms,
             problems=instants.first_problems(*problems, instants.range_problems(time)),
-            sequence=block.sequence + places,
-            rank=block.rank + places,
-            commit=commit,
+            sequence=block.sequence - block.rank + rank,
+            rank=rank,
+            commit=commits[run],
+            run=run,
         )
         yield judged if duplicates is None else _marked(judged, duplicates)
 

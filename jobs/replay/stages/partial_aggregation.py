@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from jobs.lake.event_log import PinnedLog
 from jobs.lake.time_bounds import bound_instants
-from jobs.replay.chunk.eligibility import why_not_partials
 from jobs.replay.chunk.time_steps import combined
 from jobs.replay.intake.blocks import Block
 from jobs.replay.intake.layout import footer_of
@@ -27,13 +26,11 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 
-def partial_plan(pinned: Pinned, records: int) -> PartialPlan | None:
-    """Return how scan tasks combine records, if the pipeline allows it and there are enough."""
-    engine, sizes = pinned.tables.engine, pinned.sizes
-    if records < sizes.combined_records or why_not_partials(engine) is not None:
+def partial_plan(pinned: Pinned) -> PartialPlan | None:
+    """Return how scan tasks combine records; None if they do not."""
+    if not pinned.chunk_log.combines:
         return None
-    if pinned.order.pipeline.log.event_time.column not in pinned.log.nodes:
-        return None  # the event time is derived, and no statistics bound it
+    engine, sizes = pinned.tables.engine, pinned.sizes
     assert engine.time.bound_ms is not None, "needs_pass checked it"
     watermark_ms = combined(pinned.time_before).watermark_ms
     return PartialPlan(
@@ -60,16 +57,28 @@ def with_time_bounds(blocks: Sequence[Block], pinned: Pinned, time: TimeColumn) 
     highs = bound_instants(bounds["high"].combine_chunks(), log.nodes[time.name], unit=time.unit)
     of_files = dict(zip(bounds["path"].to_pylist(), highs, strict=True))
     footers: dict[str, pq.FileMetaData | None] = {}
-    bounded: list[Block] = []
     before = combined(pinned.time_before).max_event_time_ms
     before = NEVER_MS if before is None else before
+    bounded: list[Block] = []
     for block in blocks:
         latest = of_files.get(block.named)
-        if block.row_groups is not None:
+        if block.row_groups is not None and not block.runs:
             latest = _of_row_groups(block, log, time, footers=footers)
-        bounded.append(block._replace(latest_ms=latest, latest_before_ms=before))
+        bounded.append(block._replace(latest_ms=latest))
+    parts = {(place, run): part for place, block in enumerate(bounded) for run, part in enumerate(block.in_log_order())}
+    before_of: dict[tuple[int, int], int | None] = {}
+    for at in sorted(parts, key=lambda at: parts[at].sequence):
+        before_of[at], latest = before, parts[at].latest_ms
         before = None if before is None or latest is None else max(before, latest)
-    return tuple(bounded)
+    return tuple(
+        block._replace(
+            latest_before_ms=before_of[place, 0],
+            runs=tuple(
+                run._replace(latest_before_ms=before_of[place, number]) for number, run in enumerate(block.runs)
+            ),
+        )
+        for place, block in enumerate(bounded)
+    )
 
 
 def are_right(scanned: Iterable[Scanned]) -> bool:

@@ -4,10 +4,11 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from itertools import accumulate
+from typing import Final
 
 from jobs.engine.fingerprints import run_id
 from jobs.replay.chunk.bucket_plan import plan_buckets
-from jobs.replay.chunk.chunk_run import ChunkRun
 from jobs.replay.chunk.input_sums import InputSums
 from jobs.replay.chunk.log_bytes import check_log_bytes
 from jobs.replay.chunk.tallies import STATE, Sums
@@ -18,12 +19,12 @@ from jobs.replay.intake.layout import Layout
 from jobs.replay.pinned import Pinned
 from jobs.replay.stage_times import stage
 from jobs.replay.stages.bloom_filter import bits_for
-from jobs.replay.stages.chunk_output import ChunkOutput
+from jobs.replay.stages.chunk_output import ChunkOutput, ChunkRun
 from jobs.replay.stages.counted import block_groups, chunk_time, found_duplicates, scan_plan, slice_inputs
 from jobs.replay.stages.judging import ScanPlan
 from jobs.replay.stages.parquet_writer import KnownRun
 from jobs.replay.stages.partial_aggregation import are_right, partial_plan, with_time_bounds
-from jobs.replay.stages.scan import Scanned, scan, scan_again
+from jobs.replay.stages.scan import Scanned, scan_again, scan_all
 from jobs.replay.stages.shuffle_files import by_bucket
 from jobs.replay.stages.state import DividedState, divide_plan, divided_state
 from jobs.replay.stages.touched_keys import touched_by
@@ -37,6 +38,9 @@ from windowlib.records import tables
 from windowlib.records.row_ids import IdSum
 
 log = logging.getLogger(__name__)
+
+SECOND_SCAN: Final = 0.3
+"""The time of a scan for the audit, by that of the first one."""
 
 
 def run_chunk(session: LazySession, pinned: Pinned) -> ChunkRun:
@@ -82,15 +86,16 @@ def _run(tasks: Tasks, pinned: Pinned, directory: str) -> ChunkRun:
     plan = replace(
         scan_plan(chunk, layout, directory, duplicates=duplicates),
         key_bits=bits_for(layout.records) if pinned.lets_rows_stay() else None,
-        partials=partial_plan(pinned, layout.records),
+        partials=partial_plan(pinned),
         buckets=pinned.buckets(layout.records, cores=tasks.cores),
         feeds=True,
     )
     if plan.partials is not None:
         layout = replace(layout, blocks=with_time_bounds(layout.blocks, pinned, plan.reading.event_time))
-    groups = block_groups(layout.blocks, records=size)
+    groups, again = (block_groups(blocks, records=size) for blocks in (layout.blocks, intake.originals or ()))
+    early = _scans_beside(groups, again, cores=tasks.cores)
     with stage("scan"):
-        scanned = _scanned(tasks, groups, plan)
+        scanned, read = _scanned(tasks, groups, plan, beside=again[:early])
     with stage("time"):
         time = chunk_time(chunk, layout, scanned, before=pinned.time_before)
     inputs = slice_inputs(scanned, len(pinned.order.slices))
@@ -101,12 +106,11 @@ def _run(tasks: Tasks, pinned: Pinned, directory: str) -> ChunkRun:
             touched = touched_by(scanned, time, key_bits=plan.key_bits)
             state = divided_state(tasks, divide_plan(pinned, directory, plan.buckets, touched=touched))
             # The scans are short, so they fill the cores that wait for the last bucket.
-            again = block_groups(intake.originals or (), records=size)
-            asked: list[BucketTask | tuple[Block, ...]] = [*_bucket_tasks(scanned, plan.buckets, state), *again]
+            asked: list[BucketTask | tuple[Block, ...]] = [*_bucket_tasks(scanned, plan.buckets, state), *again[early:]]
             done = tasks.run(lambda task: _windows_or_scan(task, windows, plan), asked)
         buckets = [output for output in done if isinstance(output, BucketRows)]
         counted = _counted(pinned, buckets, state)
-        seen = scan_by_spark(tasks, chunk) if intake.originals is None else _merged(_scans(done))
+        seen = scan_by_spark(tasks, chunk) if intake.originals is None else _merged([*read, *_scans(done)])
     except BaseException:
         known.remove()
         raise
@@ -135,12 +139,25 @@ def _windows_or_scan(
     return run_bucket(task, windows) if isinstance(task, BucketTask) else scan_again(task, plan)
 
 
-def _scanned(tasks: Tasks, groups: Sequence[tuple[Block, ...]], plan: ScanPlan) -> list[Scanned]:
-    scanned = [block for of_task in tasks.run(lambda blocks: scan(blocks, plan), groups) for block in of_task]
+def _scans_beside(groups: Sequence[tuple[Block, ...]], again: Sequence[tuple[Block, ...]], *, cores: int) -> int:
+    """Return how many of the audit's scans take no longer than the cores that wait for the last task of the scan."""
+    loads = [0.0] * cores
+    for group in groups:
+        loads[loads.index(min(loads))] += sum(block.records for block in group)
+    idle = sum(max(loads) - load for load in loads)
+    costs = accumulate(SECOND_SCAN * sum(block.records for block in group) for group in again)
+    return sum(cost <= idle for cost in costs)
+
+
+def _scanned(
+    tasks: Tasks, groups: Sequence[tuple[Block, ...]], plan: ScanPlan, *, beside: Sequence[tuple[Block, ...]] = ()
+) -> tuple[list[Scanned], list[dict[int, IdSum]]]:
+    """Return what the scan counts in log order, and the ids of blocks that the audit reads `beside` it."""
+    scanned, read = scan_all(tasks, groups, plan, beside=beside)
     if plan.partials is None or are_right(scanned):
-        return scanned
+        return scanned, read
     log.warning("statistics of event log %s are wrong: a file has later event times than its bound", plan.log.uri)
-    return _scanned(tasks, groups, replace(plan, partials=None))
+    return scan_all(tasks, groups, replace(plan, partials=None))[0], read
 
 
 def _known_run(pinned: Pinned, first: InputSums) -> KnownRun:

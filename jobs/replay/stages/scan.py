@@ -5,9 +5,11 @@ counts ids of records, for the audit and for the fingerprint of the input. It fi
 block. The driver joins them to the rises of the chunk, without a record.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple, TypeAlias
+from itertools import chain
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -21,10 +23,11 @@ from jobs.replay.stages.bloom_filter import BloomFilter, key_words
 from jobs.replay.stages.combine import BlockCombiner
 from jobs.replay.stages.judging import Judged, ScanPlan, judged_batches
 from jobs.replay.stages.shuffle_files import ShuffleBatch, ShuffleWriter, shuffle_writers
+from jobs.replay.tasks import Tasks
 from windowlib.columnar import instants
 from windowlib.columnar.record_hashes import content_ids, duplicate_ids, invalid_ids, record_hashes
 from windowlib.columnar.time_groups import TimeGroups
-from windowlib.columnar.watermark_steps import Int64s
+from windowlib.columnar.watermark_steps import Int64s, latest_before
 from windowlib.kernels.partials import Combiner
 from windowlib.records.row_ids import IdSum
 
@@ -36,7 +39,7 @@ NEVER_MS: Final = -(1 << 61)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scanned:
-    """What a scan task counts in one block.
+    """What a scan task counts in one block, or in one run of a block, of which `block` tells as of a block.
 
     `latest_ms` is the greatest event time of a valid record, `NEVER_MS` without one. `rises_at` and `rises_to` are the
     sequence numbers and event times of the valid records that exceed all earlier ones of the block. `groups` are those
@@ -58,8 +61,24 @@ class Scanned:
     groups: TimeGroups | None = None
 
 
+def scan_all(
+    tasks: Tasks, groups: Sequence[tuple[Block, ...]], plan: ScanPlan, *, beside: Sequence[tuple[Block, ...]] = ()
+) -> tuple[list[Scanned], list[dict[int, IdSum]]]:
+    """Read the blocks of a chunk in tasks. Return what they count, in log order.
+
+    Further tasks read the blocks `beside` for the audit (`scan_again`). They are the second result.
+
+    Raises:
+        LogError: a file cannot be read.
+    """
+    asked = [*((scan, group) for group in groups), *((scan_again, group) for group in beside)]
+    done: list[Any] = tasks.run(lambda task: task[0](task[1], plan), asked)
+    scanned = sorted(chain.from_iterable(done[: len(groups)]), key=lambda scanned: scanned.block.sequence)
+    return scanned, done[len(groups) :]
+
+
 def scan(blocks: Sequence[Block], plan: ScanPlan) -> list[Scanned]:
-    """Read blocks, which are contiguous in log order.
+    """Read blocks.
 
     Raises:
         LogError: a file cannot be read.
@@ -68,8 +87,10 @@ def scan(blocks: Sequence[Block], plan: ScanPlan) -> list[Scanned]:
     writers = _Writers(*(ShuffleWriter(plan.directory, f"{kind}-{name}") for kind in _Writers._fields))
     combiner = None if plan.partials is None else plan.partials.combining.combiner()
     keys = None if plan.key_bits is None else BloomFilter.empty(plan.key_bits)
+    scanned: list[Scanned] = []
     with shuffle_writers(*writers):
-        scanned = [_scan_block(block, plan, writers=writers, combiner=combiner, keys=keys) for block in blocks]
+        for block in blocks:
+            scanned += _scan_block(block, plan, writers=writers, combiner=combiner, keys=keys)
     return scanned if keys is None else [*scanned[:-1], replace(scanned[-1], keys=keys.packed())]
 
 
@@ -92,35 +113,59 @@ class _BlockCounts:
     partials: list[pa.RecordBatch] = field(default_factory=list)
     """Those that no file has yet."""
     groups: TimeGroups | None = None
+    written: tuple[list[ShuffleBatch], ...] = field(default_factory=lambda: tuple([] for _ in _Writers._fields))
+    """The batches of each writer."""
+
+    @contextmanager
+    def noting(self, writers: _Writers) -> Iterator[None]:
+        """Note what is written while the context lasts."""
+        before = [len(writer.shuffled) for writer in writers]
+        yield
+        for own, writer, start in zip(self.written, writers, before, strict=True):
+            own.extend(writer.shuffled[start:])
 
 
 def _scan_block(
     block: Block, plan: ScanPlan, *, writers: _Writers, combiner: Combiner | None, keys: BloomFilter | None
-) -> Scanned:
-    before = [len(writer.shuffled) for writer in writers]
-    counts = _BlockCounts(
-        keys=keys,
-        combiner=BlockCombiner.of(block, plan.partials, combiner),
-        groups=None if plan.gap_ms is None else TimeGroups.none(plan.gap_ms),
-    )
+) -> list[Scanned]:
+    runs = block.in_log_order()
+    counts_of = [
+        _BlockCounts(
+            keys=keys,
+            combiner=BlockCombiner.of(run, plan.partials, combiner),
+            groups=None if plan.gap_ms is None else TimeGroups.none(plan.gap_ms),
+        )
+        for run in runs
+    ]
     for judged in judged_batches(block, plan, columns=plan.columns):
-        before_ms = _count_rises(judged, counts)
-        if plan.asked is not None:
-            writers.time.write(_time_columns(judged, plan, block.slice_no), slice_no=block.slice_no)
-        if counts.groups is not None:
-            counts.groups = counts.groups.with_times(judged.event_time_ms[judged.valid()])
-        if plan.columns is not None:
-            continue
-        _count(judged, plan, counts.sums)
-        if plan.feeds:
-            _write_records(judged, plan, block=block, writers=writers, counts=counts, before_ms=before_ms)
-        if (judged.problems > 0).any():
-            writers.invalid.write(_invalid(judged), slice_no=block.slice_no)
-        if judged.earlier is not None:
-            writers.duplicates.write(_duplicates(judged, judged.earlier), slice_no=block.slice_no)
-    _write_partials(counts.partials, plan, writers.partials, slice_no=block.slice_no)
-    written = (tuple(writer.shuffled[start:]) for writer, start in zip(writers, before, strict=True))
-    partials, records, passed, invalid, duplicates = written
+        counts = counts_of[judged.run]
+        with counts.noting(writers):
+            _scan_batch(judged, plan, slice_no=block.slice_no, writers=writers, counts=counts)
+    for counts in counts_of:
+        with counts.noting(writers):
+            _write_partials(counts.partials, plan, writers.partials, slice_no=block.slice_no)
+    return [_scanned(run, counts) for run, counts in zip(runs, counts_of, strict=True)]
+
+
+def _scan_batch(judged: Judged, plan: ScanPlan, *, slice_no: int, writers: _Writers, counts: _BlockCounts) -> None:
+    before_ms = _count_rises(judged, counts)
+    if plan.asked is not None:
+        writers.time.write(_time_columns(judged, plan, slice_no), slice_no=slice_no)
+    if counts.groups is not None:
+        counts.groups = counts.groups.with_times(judged.event_time_ms[judged.valid()])
+    if plan.columns is not None:
+        return
+    _count(judged, plan, counts.sums)
+    if plan.feeds:
+        _write_records(judged, plan, slice_no=slice_no, writers=writers, counts=counts, before_ms=before_ms)
+    if (judged.problems > 0).any():
+        writers.invalid.write(_invalid(judged), slice_no=slice_no)
+    if judged.earlier is not None:
+        writers.duplicates.write(_duplicates(judged, judged.earlier), slice_no=slice_no)
+
+
+def _scanned(block: Block, counts: _BlockCounts) -> Scanned:
+    partials, records, passed, invalid, duplicates = (tuple(batches) for batches in counts.written)
     return Scanned(
         block=block,
         sums=counts.sums,
@@ -171,16 +216,8 @@ def _count_rises(judged: Judged, counts: _BlockCounts) -> Int64s:
     return before_ms
 
 
-def latest_before(times: Int64s, latest_ms: int) -> Int64s:
-    """Return the greatest event time before each record: of the earlier ones, and of `latest_ms`."""
-    before_ms = np.empty(len(times), dtype=np.int64)
-    before_ms[:1] = latest_ms
-    np.maximum(np.maximum.accumulate(times[:-1]), latest_ms, out=before_ms[1:])
-    return before_ms
-
-
 def _write_records(
-    judged: Judged, plan: ScanPlan, *, block: Block, writers: _Writers, counts: _BlockCounts, before_ms: Int64s
+    judged: Judged, plan: ScanPlan, *, slice_no: int, writers: _Writers, counts: _BlockCounts, before_ms: Int64s
 ) -> None:
     """Write the narrow columns of the valid records (`fed_records`), or partials (`PartialRows`), by bucket."""
     valid = judged.valid()
@@ -201,8 +238,8 @@ def _write_records(
         if partials is not None:
             counts.partials.append(partials)
         if sum(rows.num_rows for rows in counts.partials) >= plan.log.rows_per_batch:
-            _write_partials(counts.partials, plan, writers.partials, slice_no=block.slice_no)
-    _write_by_bucket(writers.records, fed, plan, slice_no=block.slice_no)
+            _write_partials(counts.partials, plan, writers.partials, slice_no=slice_no)
+    _write_by_bucket(writers.records, fed, plan, slice_no=slice_no)
 
 
 def _write_partials(partials: list[pa.RecordBatch], plan: ScanPlan, writer: ShuffleWriter, *, slice_no: int) -> None:

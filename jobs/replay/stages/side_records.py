@@ -94,7 +94,7 @@ class SideRecords:
     bytes_at_once: int = 1 << 26
 
     def attached(self, table: Table, rows: Sequence[pa.RecordBatch], blocks: Sequence[Block]) -> Iterator[pa.Table]:
-        """Yield rows of one slice with their records, ids of records and checks, in the order of the log.
+        """Yield rows of one slice with their records, ids of records and checks, in the order of the blocks.
 
         `table` is one of `RECORD_TABLES`. `rows` have `rank` and its content, in any order. `blocks` are those of the
         slice.
@@ -118,14 +118,15 @@ class SideRecords:
     def _read_again(
         self, rows: Sequence[pa.RecordBatch], blocks: Sequence[Block]
     ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-        """Yield rows in the order of the log, and the record of each. A record may have several rows."""
+        """Yield rows in the order of the blocks, and the record of each. A record may have several rows."""
         ordered = [_by_rank(batch) for batch in joined(rows, self.bytes_at_once)]
         ranks = [batch.column("rank").to_numpy() for batch in ordered]
         for block in sorted(blocks, key=lambda other: other.rank):
-            end = block.rank
-            for records in self.log.batches(block) if _between(ranks, end, end + block.records) else ():
-                start, end = end, end + records.num_rows
-                own = [ordered[place].slice(*cut) for place, cut in _between(ranks, start, end)]
+            if not any(_between(ranks, part.rank, part.rank + part.records) for part in block.in_log_order()):
+                continue
+            for _, start, records in self.log.in_ranks(block):
+                cuts = _between(ranks, start, start + records.num_rows)
+                own = [ordered[place].slice(*cut) for place, cut in cuts]
                 if own:
                     together = _by_rank(pa.concat_batches(own))
                     yield together, records.take(pa.array(together.column("rank").to_numpy() - start))

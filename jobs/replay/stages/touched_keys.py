@@ -12,6 +12,7 @@ from jobs.lake.table_files import TableFile
 from jobs.replay.chunk.time_steps import ChunkTime
 from jobs.replay.stages.bloom_filter import BloomFilter, key_words
 from jobs.replay.stages.scan import Scanned, feed_form
+from windowlib.columnar.arrow import one_array
 from windowlib.columnar.watermark_steps import Bools
 from windowlib.columnar.xxhash import Words
 from windowlib.keyed.timers import EVENT
@@ -69,8 +70,8 @@ def reached_keys(
 
 def reached_timers(rows: pa.RecordBatch | pa.Table, watermark_ms: int) -> Bools:
     """Return which timers a chunk may reach: all but those of event time after its last watermark."""
-    domains = _one_array(rows.column("domain")).dictionary_encode()
-    at_ms = _one_array(rows.column("at_ms"))
+    domains = one_array(rows.column("domain")).dictionary_encode()
+    at_ms = one_array(rows.column("at_ms"))
     known = pc.equal(domains.dictionary, EVENT).fill_null(fill_value=False).to_numpy(zero_copy_only=False)
     is_event = np.append(known, np.False_)[domains.indices.fill_null(len(known)).to_numpy()]
     are_reached: Bools = ~is_event | (at_ms.fill_null(watermark_ms).to_numpy() <= watermark_ms)
@@ -79,11 +80,7 @@ def reached_timers(rows: pa.RecordBatch | pa.Table, watermark_ms: int) -> Bools:
 
 def words_of(rows: pa.RecordBatch | pa.Table, keys: Sequence[str]) -> Words:
     """Return the words of the keys of stored rows (`key_words`)."""
-    return key_words({name: feed_form(_one_array(rows.column(name))) for name in keys})
-
-
-def _one_array(values: pa.Array | pa.ChunkedArray) -> pa.Array:
-    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    return key_words({name: feed_form(one_array(rows.column(name))) for name in keys})
 
 
 def _may_reach(watermark_ms: int) -> Callable[[Bounds], bool]:

@@ -13,6 +13,7 @@ from jobs.publishing.decisions import cancel_events, rollback_events
 from jobs.publishing.judging import is_due
 from jobs.publishing.optimistic_check import By
 from jobs.publishing.rules import is_ready, judge_publication
+from jobs.publishing.staged_changes import changed_since_staged
 from jobs.publishing.stop_reasons import stop_reasons, stopping_runs
 from jobs.publishing.waivers import refusal_after, shown_by, shows
 from jobs.runs import Verdict
@@ -49,7 +50,7 @@ class RequestForms:
 
     `waive_and_publish`: whether it can be published after a waiver of all of `held`.
     `replay`: whether it can be replayed, if it is a restatement or a repair that waits to be started; None of others.
-    `is_published`: readers see the slices.
+    `is_published`: readers see the slices. `changed`: which slices the log has changed since they were staged.
     """
 
     request_id: str
@@ -61,6 +62,7 @@ class RequestForms:
     is_worked_on: bool
     replay: Possible | None = None
     is_published: bool = False
+    changed: str = ""
 
     @property
     def can_waive(self) -> bool:
@@ -162,6 +164,7 @@ def _request_forms(
         is_worked_on=is_live(work, request),
         replay=Possible(why_not=why_not_replayed(work, view, request)) if request.is_proposed else None,
         is_published=is_published,
+        changed="" if run_id is not None else changed_since_staged(work, view, request),
     )
 
 

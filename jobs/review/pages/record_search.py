@@ -80,7 +80,8 @@ def search_records(
     if last is not None and last not in view.slices:
         raise RequestError(f"the ledger has no slice {last!r}")
     newest_first = list(reversed(filled_slices(view)))
-    waiting = newest_first if last is None else [name for name in newest_first if _is_older(view, name, last)]
+    last_ms = None if last is None else view.slices[last].start_ms
+    waiting = [name for name in newest_first if last_ms is None or view.slices[name].start_ms <= last_ms]
     hits: list[FoundRecord] = []
     searched = 0
     chosen: set[str] = set()
@@ -119,10 +120,6 @@ def filled_slices(view: LedgerView) -> tuple[str, ...]:
     """Return the slices with records in at least one of their runs, in slice order."""
     filled = {run.result.slice.slice_id for run in view.runs.values() if run.result.counts.read}
     return tuple(slice_id for slice_id in view.slices if slice_id in filled)
-
-
-def _is_older(view: LedgerView, slice_id: str, last: str) -> bool:
-    return view.slices[slice_id].start_ms <= view.slices[last].start_ms
 
 
 def _batches(waiting: Sequence[str], seconds: float, clock: Callable[[], float]) -> Iterator[Sequence[str]]:

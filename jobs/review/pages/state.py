@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from expectations.formatting import instant
 from jobs.ledger.publications import standing
@@ -176,18 +177,6 @@ def held_slices(view: LedgerView) -> tuple[HeldSlice, ...]:
     return tuple(_held_slice(run, request) for run, request in held_runs(view).values())
 
 
-def _failed(view: LedgerView) -> tuple[FailedSlice, ...]:
-    return tuple(
-        FailedSlice(
-            slice_id=run.result.slice.slice_id,
-            run_id=run.result.run_id,
-            verdict=run.verdict,
-            reasons=stop_reasons(run),
-        )
-        for run in failing_in_sight(view)
-    )
-
-
 def pipeline_state(work: RequestContext, view: LedgerView) -> PipelineState:
     """Return the state of a pipeline in a view of its ledger."""
     head, on_chain = view.head, on_published_spec(work, view)[0]
@@ -204,7 +193,7 @@ def pipeline_state(work: RequestContext, view: LedgerView) -> PipelineState:
         newest=_newest(view),
         hold=_hold(view),
         held=held_slices(view),
-        failed=_failed(view),
+        failed=tuple(FailedSlice(**_failure(run)) for run in failing_in_sight(view)),
         changes=told_changes(work, view),
         ended=past_end(on_chain.pipeline, work.ledger.now_ms()),
         holes=tuple(hole.sentence for hole in holes(on_chain, view)),
@@ -277,14 +266,15 @@ def held_of(view: LedgerView, request: Request) -> tuple[HeldSlice, ...]:
 
 
 def _held_slice(run: StagedRun, request: Request) -> HeldSlice:
-    return HeldSlice(
-        slice_id=run.result.slice.slice_id,
-        run_id=run.result.run_id,
-        request_id=request.request_id,
-        verdict=run.verdict,
-        since_ms=max(run.at_ms, request.opened_at_ms),  # a request may take over a run that an earlier one has staged
-        reasons=stop_reasons(run),
-    )
+    since_ms = max(run.at_ms, request.opened_at_ms)  # a request may take over a run that an earlier one has staged
+    return HeldSlice(**_failure(run), request_id=request.request_id, since_ms=since_ms)
+
+
+def _failure(run: StagedRun) -> dict[str, Any]:
+    """Return the fields of a `FailedSlice`."""
+    result = run.result
+    slice_id = result.slice.slice_id
+    return {"slice_id": slice_id, "run_id": result.run_id, "verdict": run.verdict, "reasons": stop_reasons(run)}
 
 
 def _seen(view: LedgerView) -> str:

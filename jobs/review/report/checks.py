@@ -1,15 +1,15 @@
 """The checks on the page: the history of each check, and the slices that failed, with the checks that failed."""
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from expectations import messages
 from expectations.formatting import instant, percent, spell
 from expectations.suites import RUN, severity_rank
+from jobs.publishing.stop_reasons import stored_object
 from jobs.review.report.commands import bound_text, rerun_line, waive_line
 from jobs.review.report.rows import ReportRows
 from jobs.runs import LAWS, VERDICTS, CheckResult, Verdict
@@ -104,7 +104,11 @@ def trends(rows: ReportRows) -> tuple[CheckTrend, ...]:
         for identity, check in identified(run.result.checks if run else ()):
             histories.setdefault(identity, []).append(check)
     made = [trend_of(history) for history in histories.values()]
-    return tuple(sorted(made, key=lambda trend: (-_trouble(trend), trend.table == LAWS, not trend.has_curve)))
+
+    def order(trend: CheckTrend) -> tuple[int, bool, bool]:
+        return -max(map(VERDICTS.index, trend.counts)), trend.table == LAWS, not trend.has_curve
+
+    return tuple(sorted(made, key=order))
 
 
 Identity = tuple[str, str, str | None, str, str, int]
@@ -115,7 +119,7 @@ def identified(checks: Sequence[CheckResult]) -> Iterator[tuple[Identity, CheckR
     """Yield the checks of a run, each with its identity. A new limit is not a new check."""
     seen: Counter[tuple[str, str, str | None, str, str]] = Counter()
     for check in checks:
-        condition = str(load_json(check.arguments).get("row_condition", ""))
+        condition = str(stored_object(check.arguments).get("row_condition", ""))
         base = (check.table, check.check, check.column, check.severity, condition)
         seen[base] += 1
         yield (*base, seen[base]), check
@@ -138,24 +142,11 @@ def counted_facts(facts: Iterable[Sequence[str]]) -> str:
     return ", ".join(f"{number:,} of them {fact}" for fact, number in counted.items())
 
 
-@lru_cache(maxsize=65_536)
-def load_json(text: str | None) -> Mapping[str, Any]:
-    """Return a stored JSON object; empty if the text is not one, because another version may have written it.
-
-    Many observations are equal texts, so the result is cached. The caller must not change it.
-    """
-    try:
-        value = json.loads(text) if text else {}
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
 def trend_of(history: Sequence[CheckResult]) -> CheckTrend:
     """Return the trend of one check from its results, oldest first. There is at least one."""
     newest = history[-1]
-    arguments = load_json(newest.arguments)
-    observed = [load_json(check.observed) for check in history]
+    arguments = stored_object(newest.arguments)
+    observed = [stored_object(check.observed) for check in history]
     is_value = newest.table == RUN and any("value" in seen for seen in observed)  # a null of its one row has none
     is_share = not is_value and any(map(messages.is_share_of_rows, observed))
     numbers = [messages.measured({"value": seen.get("share" if is_share else "value")}) for seen in observed]
@@ -184,11 +175,6 @@ def _allowed_share(arguments: Mapping[str, Any]) -> float:
     return 0.0 if mostly is None else 1 - mostly
 
 
-def _trouble(trend: CheckTrend) -> int:
-    """Return the worst verdict that a check ever had, as a number for sorting."""
-    return max(map(VERDICTS.index, trend.counts))
-
-
 def _held(run: "StagedRun", rows: ReportRows) -> Held:
     slice_ = run.result.slice
     return Held(
@@ -214,7 +200,7 @@ def failures_of(checks: Sequence[CheckResult]) -> tuple[Failure, ...]:
 
 def demanded(check: CheckResult) -> str:
     """Return what a check demands, in words."""
-    return messages.demand(check.check, check.column, load_json(check.arguments))
+    return messages.demand(check.check, check.column, stored_object(check.arguments))
 
 
 def _failure(check: CheckResult) -> Failure:
@@ -232,8 +218,8 @@ def found_by(check: CheckResult) -> str:
     """Return what the check found, or the exception if the check itself failed."""
     if check.error is not None:
         return check.error
-    observed = load_json(check.observed)
+    observed = stored_object(check.observed)
     # For the laws, and for checks from older ledgers, the message is the only complete text.
     if not observed or check.table == LAWS or check.description is None:
         return check.message
-    return messages.finding(check.column, observed, check=check.check, arguments=load_json(check.arguments))
+    return messages.finding(check.column, observed, check=check.check, arguments=stored_object(check.arguments))

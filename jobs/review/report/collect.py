@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate, islice, pairwise
 from typing import TYPE_CHECKING
 
+from jobs.comparing.views import changes_something
 from jobs.lake.arrow_sql import plain_rows, query
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.run_projection import failing_in_sight
@@ -113,10 +114,10 @@ def _without_clock(lake: "Lake", pipeline: "Pipeline") -> RequestContext:
 
 
 def _effects(work: RequestContext, view: "LedgerView") -> dict[str, str]:
-    """Return what the publication of each open request does whose runs readers do not see all; the newest ones."""
-    seen, effects = {*view.published.values()}, dict[str, str]()
-    unseen = (request for request in reversed(view.open_requests()) if {*request.runs.values()} - seen)
-    for request in islice(unseen, MAX_PUBLISHED):
+    """Return what the publication of each open request does that changes something; the newest ones."""
+    effects = dict[str, str]()
+    changing = (request for request in reversed(view.open_requests()) if changes_something(view, request))
+    for request in islice(changing, MAX_PUBLISHED):
         try:
             is_ready, told = publication_effect(work, view, request)
         except HindcastError as error:  # such as the damaged ledger of the pipeline whose table is the log

@@ -7,6 +7,7 @@ from enum import Enum
 from functools import cached_property
 from itertools import pairwise
 from statistics import median
+from typing import Self
 
 from expectations.formatting import duration, instant, percent
 from jobs.ledger.view import StagedRun
@@ -26,55 +27,34 @@ SHORT = 8
 
 
 class Status(Enum):
-    """The status of a slice; its value is part of CSS class names. Each has a symbol, so that colour is not needed."""
+    """The status of a slice; its value is part of CSS class names.
 
-    PASS = "pass"  # noqa: S105 -- not a password
-    WARN = "warn"
-    WAIVED = "waived"
-    FAIL = "fail"
-    ERROR = "error"
-    STAGED = "staged"
-    EMPTY = "empty"
-    AWAITED = "awaited"
-    MISSING = "missing"
+    Each has a symbol of its own, so that colour is not needed, a label of one or two words, and a meaning for the
+    legend.
+    """
 
-    @property
-    def symbol(self) -> str:
-        """One character, different for each status."""
-        return _SYMBOLS[self]
+    symbol: str
+    label: str
+    meaning: str
 
-    @property
-    def label(self) -> str:
-        """The status in one or two words."""
-        return _LABELS[self]
+    PASS = "pass", "✓", "passed", "every check passed; readers see the run"
+    WARN = "warn", "!", "warned", "a check failed whose severity does not stop publication; readers see the run"
+    WAIVED = "waived", "≈", "waived", "a check failed, and a person let the run pass with a reason"
+    FAIL = (
+        "fail", "✕", "failed",
+        "a check failed; a run that readers do not see is held until it is waived or a rerun passes",
+    )  # fmt: skip
+    ERROR = "error", "?", "error", "a check itself failed, or two attempts differ; the result is unknown"
+    STAGED = "staged", "○", "not published", "replayed, and no check stops its publication; readers do not see the run"
+    EMPTY = "empty", "∅", "empty", "the log had no record of the slice; readers see a run without records"
+    AWAITED = "awaited", "…", "waits", "over, and not complete in the log; the schedule waits for it"
+    MISSING = "missing", DASH, "missing", "never replayed"
 
-    @property
-    def meaning(self) -> str:
-        """The explanation of the status in the legend."""
-        return _MEANINGS[self]
-
-
-_SYMBOLS = {
-    Status.PASS: "✓", Status.WARN: "!", Status.WAIVED: "≈", Status.FAIL: "✕",
-    Status.ERROR: "?", Status.STAGED: "○", Status.EMPTY: "∅", Status.AWAITED: "…",
-    Status.MISSING: DASH,
-}  # fmt: skip
-_LABELS = {
-    Status.PASS: "passed", Status.WARN: "warned", Status.WAIVED: "waived", Status.FAIL: "failed",
-    Status.ERROR: "error", Status.STAGED: "not published", Status.EMPTY: "empty", Status.AWAITED: "waits",
-    Status.MISSING: "missing",
-}  # fmt: skip
-_MEANINGS = {
-    Status.PASS: "every check passed; readers see the run",
-    Status.WARN: "a check failed whose severity does not stop publication; readers see the run",
-    Status.WAIVED: "a check failed, and a person let the run pass with a reason",
-    Status.FAIL: "a check failed; a run that readers do not see is held until it is waived or a rerun passes",
-    Status.ERROR: "a check itself failed, or two attempts differ; the result is unknown",
-    Status.STAGED: "replayed, and no check stops its publication; readers do not see the run",
-    Status.EMPTY: "the log had no record of the slice; readers see a run without records",
-    Status.AWAITED: "over, and not complete in the log; the schedule waits for it",
-    Status.MISSING: "never replayed",
-}
+    def __new__(cls, value: str, symbol: str, label: str, meaning: str) -> Self:  # noqa: PLR0917
+        status = object.__new__(cls)
+        status._value_ = value
+        status.symbol, status.label, status.meaning = symbol, label, meaning
+        return status
 
 
 def status_of(run: StagedRun | None, *, seen: str | None = None, is_awaited: bool = False) -> Status:
@@ -157,7 +137,6 @@ class ReportModel:
     is_healthy: bool
     sentences: tuple[str, ...]
     as_of: str
-    published_range: str
     totals: Counts
     statuses: tuple[tuple[Status, int], ...]
     lines: tuple[SliceLine, ...]
@@ -202,7 +181,6 @@ def build_model(rows: ReportRows) -> ReportModel:
         is_healthy=healthy,
         sentences=_sentences(rows, held=held, failed=failed),
         as_of=instant(rows.as_of_ms) if rows.as_of_ms is not None else "nothing has happened yet",
-        published_range=_published_range(rows),
         totals=total(line.run.result.counts for line in lines if line.run),
         statuses=tuple((kind, counted[kind]) for kind in Status if kind is not Status.AWAITED or counted[kind]),
         lines=lines,

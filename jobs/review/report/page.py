@@ -16,7 +16,7 @@ from markupsafe import Markup, escape
 from expectations.formatting import duration, instant
 from jobs.comparing.compare import Comparison, compare
 from jobs.comparing.differences import number, percent
-from jobs.comparing.views import Sides, changes_something, request_sides
+from jobs.comparing.views import changes_something, request_sides
 from jobs.plain_text import agreeing, counted, escaped, escaped_lines, with_capital
 from jobs.review.compared import CHEAP_ROWS, MEMORY, Compared, compared, rows_to_read, sample_lines
 from jobs.review.report.checks import CheckTrend, Held
@@ -66,14 +66,11 @@ def newest_differences(
     sides, problem = request_sides(view, request.request_id), None
     differences: Differences | None = None
     try:
-        differences = _compared_now(lake, pipeline, sides) if rows_to_read(sides) <= most_rows else None
+        if rows_to_read(sides) <= most_rows:
+            differences = compare(lake, pipeline, sides, options=Comparison(samples=SAMPLES, limits=MEMORY))
     except HindcastError as error:
         problem = str(error)
     return RequestDifferences(request_id=request.request_id, compared=compared(sides, differences), problem=problem)
-
-
-def _compared_now(lake: "Lake", pipeline: str, sides: Sides) -> "Differences":
-    return compare(lake, pipeline, sides, options=Comparison(samples=SAMPLES, limits=MEMORY))
 
 
 _MAX_NAMED = 6

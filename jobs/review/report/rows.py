@@ -41,7 +41,7 @@ class ReportRows:
     failed, both in slice order and of `slices` only.
     `awaited` is the slice that the schedule waits for; only a live page has one. `hold` tells why the schedule does not
     publish after a rollback; empty if it does.
-    `effects` maps open requests with runs that readers do not see, newest first, to what their publication does.
+    `effects` maps open requests that change what readers see, newest first, to what their publication does.
     """
 
     pipeline: str

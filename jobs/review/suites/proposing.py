@@ -68,8 +68,8 @@ def propose(
     history = past.history
     if not history.runs:
         raise RequestError(
-            f"pipeline {history.pipeline} has no published run to learn from{_left_out(history.left_out)}. Publish "
-            "some slices first, or choose another range"
+            f"pipeline {history.pipeline} has no run to learn from{_left_out(history.left_out)}. Publish "
+            f"{'other' if history.left_out else 'some'} slices first, or choose another range"
         )
     chosen = rule or Rule()
     seen, not_proposed = _measured(pipeline, past)

@@ -1,7 +1,7 @@
 """Replays one key along the slices of a chain: each slice from the checkpoint before it, or from the slice before."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 from jobs.lake.event_log import PinnedLog
@@ -102,6 +102,7 @@ class SliceReplay:
             self._carried = None
             return self._is_open_after(pipeline, run)
         chunk = ChunkLog.of(pipeline, pinned, [slice_])
+        chunk = replace(chunk, sizes=replace(chunk.sizes, run_steps=0))  # `records_of_key` reads blocks in log order
         tasks = self.reading(chunk)
         check_log_bytes(tasks, pinned)
         with counted_log(tasks, chunk, self.lake) as counted:

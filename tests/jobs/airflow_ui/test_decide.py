@@ -15,9 +15,9 @@ from jobs.ledger.view import RequestKind
 from jobs.orchestration import decisions
 from jobs.orchestration.decision_actions import Action
 from jobs.orchestration.decision_fields import read_decision
-from jobs.orchestration.decisions import Decider
 from jobs.orchestration.requests import Staging, run_request
 from jobs.planning.request_context import Asked
+from jobs.publishing.optimistic_check import By
 from tests.jobs.airflow_ui.conftest import Clients, Place
 from tests.jobs.airflow_ui.fake_airflow import RUN, FakeAirflow
 from tests.support.fake_replay import PIPELINE, FakeReplayer, day_ms, sales
@@ -37,7 +37,7 @@ def airflow(place: Place, monkeypatch: pytest.MonkeyPatch) -> FakeAirflow:
 
     def decide(dag_id: str, conf: Mapping[str, Any]) -> None:
         file, lake = str(place.pipelines / "sales.yaml"), str(place.lake)
-        decider = Decider(who="ines (Airflow)", decision_id=f"{dag_id}/{len(fake.calls)}")
+        decider = By(who="ines (Airflow)", decision_id=f"{dag_id}/{len(fake.calls)}")
         decided = decisions.decide(file, read_decision(conf), decider, lake=lake)
         decisions.publish_decided(file, decided, decider, lake=lake)
 

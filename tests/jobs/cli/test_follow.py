@@ -13,6 +13,8 @@ import yaml
 from deltalake import write_deltalake
 
 from jobs.engine import fingerprints
+from jobs.lake.lake import Lake
+from jobs.ledger.ledger import Ledger
 from jobs.replay import replayer
 from jobs.replay.orders import Replayer
 from jobs.replay.replayer import replay_chunk
@@ -21,6 +23,7 @@ from tests.jobs.cli.conftest import Shell
 from tests.jobs.replay.test_without_spark import DAY_MS, DAYS, FIRST
 from tests.support.no_spark import threads
 from tests.support.places import ROOT
+from tests.support.replays import NOW_MS
 
 HOURS = """
 pipeline: hours
@@ -199,6 +202,46 @@ def test_a_hole_in_what_the_other_pipeline_publishes_is_told_and_the_newest_part
     assert shell("follow", "hours") == 0, shell.err
     assert "1 slice replayed, 2 in the range" in shell.out
     assert f"follows {days[3]} … {days[4]}, and not {days[0]} … {days[1]}" in " ".join(shell.err.split())
+
+
+def test_slices_that_the_other_pipeline_publishes_before_the_chain_are_told(shell: Shell) -> None:
+    """Defect: the first windows lacked records, and `follow` and `status` told that nothing is to do."""
+    (shell.root / "pipelines" / "pairs.yaml").unlink()
+    (shell.root / "pipelines" / "days.yaml").write_text(
+        READER.replace("NAME", "days").replace("READS", "hours").replace("SIZE", "2d")
+    )
+    days = [str(FIRST + timedelta(days=day)) for day in range(DAYS + 1)]
+    assert shell("run", "hours", "--from", days[2], "--to", days[-1], "--warm-up") == 0, shell.err
+    assert shell("follow", "hours") == 0, shell.err
+    assert "with which the chain" not in shell.err
+    assert shell("run", "hours", "--from", days[0], "--to", days[-1]) == 0, shell.err
+    command = f"hindcast run days --from {days[0]} --to {days[-1]}"
+    told = (
+        f"pipeline hours publishes {days[0]} … {days[1]} now, before {days[2]}, with which the chain of pipeline days"
+    )
+    assert shell("follow", "hours") == 0, shell.err
+    assert told in " ".join(shell.err.split())
+    assert told in (sentence := shell.json("status", "days")["pipelines"][0]["changed"]["sentences"][0])
+    assert sentence.endswith(command)
+    assert shell(*command.split()[1:]) == 0, shell.err
+    assert shell.json("status", "days")["pipelines"][0]["changed"]["sentences"] == []
+
+
+def test_a_reader_that_is_held_is_not_followed(shell: Shell) -> None:
+    """Defect: `follow` of another person published again what a person had rolled back, and the hold was gone."""
+    assert shell("run", "hours", "--from", str(FIRST), "--to", str(FIRST + timedelta(days=1))) == 0, shell.err
+    assert shell("follow", "hours") == 0, shell.err
+    seq = Ledger(Lake(root=str(shell.root)).ledger("days"), now_ms=lambda: NOW_MS).view().standing[-1].seq
+    assert shell("rollback", "days", "--publication", str(seq), "--reason", "wrong numbers") == 0, shell.err
+    for command in (
+        ("follow", "hours"),
+        ("plan", "hours", "--from", str(FIRST), "--to", str(FIRST + timedelta(days=1))),
+    ):
+        assert shell(*command, *(["--with-downstream"] if command[0] == "plan" else [])) == (command[0] == "follow")
+        assert "days: held: ann rolled back publication" in " ".join(f"{shell.out} {shell.err}".split())
+    assert shell.json("status", "days")["pipelines"][0]["published"]["slices"] == 0
+    assert shell("resume", "days", "--reason", "they are right") == 0, shell.err
+    assert shell("follow", "hours") == 0, shell.err
 
 
 def test_a_pipeline_that_nobody_reads_and_a_cycle(shell: Shell) -> None:

@@ -169,11 +169,13 @@ DISCARDING: Final = ", accumulation: discarding"
          spec("sliding: {size: 24h, slide: 6h, offset: -3h}"), (1, 0)),
         (DENSE, spec("sliding: {size: 6h, slide: 24h}", "24h"), spec("sliding: {size: 6h, slide: 24h}"), (1, 0)),
         (DENSE, spec("sliding: {size: 30h, slide: 12h}", "24h"), spec("tumbling: {size: 6h}"), (2, 0)),
+        ([(2, 29, 1), (1, 31, 1), *((key, *LAST) for key in (1, 2))],
+         spec("sliding: {size: 6h, slide: 24h, offset: 3h}"), spec("tumbling: {size: 6h}"), (1, 0)),
         (DENSE, spec("tumbling: {size: 6h}", "24h"), spec("sliding: {size: 10h, slide: 4h}"), (3, 0)),
     ],
     ids=["early-discarding", "to-session", "from-session", "offset", "smaller-gap", "smaller", "count", "keys", "bound",
          "larger", "purging", "purging-lost", "early-session", "no-multiple", "records-elsewhere", "more-windows",
-         "gaps", "from-no-multiple", "to-no-multiple"],
+         "gaps", "from-no-multiple", "new-key", "to-no-multiple"],
 )  # fmt: skip
 def test_the_windows_of_a_border(log: list[Event], former: Pipeline, new: Pipeline, told: tuple[int, int]) -> None:
     case = play(log, former, new)

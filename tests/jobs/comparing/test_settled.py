@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from itertools import zip_longest
 from pathlib import Path
 from random import Random
@@ -173,6 +174,29 @@ def test_a_new_output_is_filled_into_old_slices_while_newer_ones_have_it(tmp_pat
         {"total": (1.0, 4.0), "mean": (0.0, 0.5)},
         {"total": (1.0, 4.0), "mean": (0.25, 0.5)},
     ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "before", "after", "change"),
+    [
+        ("bigint", 2**60, 2**60 + 1, 1.0),
+        ("bigint", -(2**63), 2**63 - 1, float(2**64 - 1)),
+        ("decimal(38,2)", Decimal("12345678901234567.01"), Decimal("12345678901234567.02"), 0.01),
+    ],
+)
+def test_the_change_of_numbers_that_a_double_does_not_represent_is_exact(
+    tmp_path: Path, kind: str, before: object, after: object, change: float
+) -> None:
+    """Defect: the change was 0, so that a limit of 0 was kept."""
+    views = Views(tmp_path, {"total": kind})
+    spec, table = views.spec(["key"], ["total"]), tables.window_outputs({"key": "string"}, {"total": kind})
+    runs = [views.run(0, spec, (table, [{**_row(0), "total": total}])) for total in (before, after)]
+    views.commit()
+    sides = sides_of(views, {0: runs[0]}, {0: runs[1]})
+    limits = Settled(until_ms=DAY_MS, columns=("total",))
+    found = settled_change(Lake(root=str(tmp_path)), NAME, sides, settled=limits)
+    assert found.columns["total"][0] == change
+    assert found.column_share("total") > 0
 
 
 HOSTILE = st.floats() | st.sampled_from([math.inf, -math.inf, math.nan, 1.7e308, -1.7e308])

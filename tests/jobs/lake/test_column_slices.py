@@ -59,6 +59,25 @@ def _append(log: Path, kind: TimeKind, times: Sequence[datetime | None], *, stat
     write_deltalake(str(log), rows, mode="append", configuration=configuration)
 
 
+def _forget_statistics(log: Path, chance: Random) -> None:
+    """Remove random parts of the statistics of some files, and compute those of some others again (ANALYZE)."""
+    live, analyzed = {Path(uri).name for uri in DeltaTable(str(log)).file_uris()}, []
+    commits = sorted((log / "_delta_log").glob("*.json"))
+    for commit in commits:
+        entries = [json.loads(line) for line in commit.read_text().splitlines()]
+        for add in (entry["add"] for entry in entries if entry.get("add", {}).get("stats")):
+            if chance.random() < 0.3 and add["path"] in live:
+                analyzed.append({"add": add | {"dataChange": False}})
+            part = chance.choice(("stats", "numRecords", "minValues", "maxValues", "nullCount", "nothing"))
+            left = {name: own for name, own in json.loads(add["stats"]).items() if name != part}
+            add["stats"] = None if part == "stats" else json.dumps(left)
+        commit.write_text("\n".join(map(json.dumps, entries)))
+    if analyzed:
+        info = {"commitInfo": {"timestamp": 0, "operation": "COMPUTE STATS", "operationParameters": {}}}
+        newest = log / "_delta_log" / f"{len(commits):020}.json"
+        newest.write_text("\n".join(map(json.dumps, [info, *analyzed])))
+
+
 def _pin(log: Path, by: SliceGrammar, slices: Sequence[Slice]) -> PinnedLog:
     return pin_log(DeltaPlace(uri=str(log)), by=by, slices=slices)
 
@@ -95,7 +114,7 @@ def test_the_slice_column_may_have_other_upper_and_lower_case_in_a_file(tmp_path
 
 
 def test_files_and_records_of_random_logs(tmp_path: Path) -> None:
-    """Random commits, in order of time or not, with statistics or without, compacted or not, against a naive model."""
+    """Random commits, in order of time or not, with all statistics, some or none, compacted, against a naive model."""
     for seed in seeds(25):
         chance = Random(seed)
         kind = chance.choice([*KINDS])
@@ -112,6 +131,8 @@ def test_files_and_records_of_random_logs(tmp_path: Path) -> None:
             all_times += [(number, at) for at in times]
         if chance.random() < 0.3:
             DeltaTable(str(log)).optimize.compact()
+        if chance.random() < 0.5:
+            _forget_statistics(log, chance)
         slices = _slices(by, FIRST + timedelta(hours=chance.randrange(-30, 60)), chance.randrange(1, 6))
         cut = Cut(uri="log", by=by, slices=slices)
         owners = [(number, cut.slice_of(_model_ms(kind, at, by.zone))) for number, at in all_times]

@@ -18,7 +18,6 @@ from jobs.ledger.provenance import DagRunOrigin
 from jobs.ledger.view import LedgerView, RequestState
 from jobs.orchestration import decisions, scheduling
 from jobs.orchestration.decision_fields import read_decision
-from jobs.orchestration.decisions import Decider
 from jobs.orchestration.interval_backfill import plan_backfill_interval
 from jobs.orchestration.requests import run_request
 from jobs.planning.lease_keeping import release
@@ -35,7 +34,7 @@ from windowlib.errors import HindcastError, RequestError
 DAYS = ("2024-01-01", "2024-01-02", "2024-01-03", "2024-01-04")
 HELD = DAYS[1:3]
 NOW_MS = day_ms("2024-02-01")
-ANN, BOB, CID = (Decider(who=name, decision_id=f"decide_sales/{name}") for name in ("ann", "bob", "cid"))
+ANN, BOB, CID = (By(who=name, decision_id=f"decide_sales/{name}") for name in ("ann", "bob", "cid"))
 
 
 class Place:
@@ -61,10 +60,10 @@ class Place:
         )  # fmt: skip
         return run_request(self.work, asked, FakeReplayer(), publish=False).request_id
 
-    def decide(self, decider: Decider, given: Mapping[str, Any]) -> decisions.Decided:
+    def decide(self, decider: By, given: Mapping[str, Any]) -> decisions.Decided:
         return decisions.decide(str(self.file), read_decision(given), decider, lake=str(self.lake))
 
-    def publish(self, decider: Decider, decided: decisions.Decided) -> Any:  # noqa: ANN401
+    def publish(self, decider: By, decided: decisions.Decided) -> Any:  # noqa: ANN401
         return decisions.publish_decided(str(self.file), decided, decider, lake=str(self.lake))
 
     def waiver(self, *, slices: tuple[str, ...] = HELD, action: str = "waive_and_publish") -> dict[str, Any]:
@@ -128,11 +127,11 @@ def test_a_retry_of_each_task_writes_nothing_and_returns_the_same(place: Place) 
     assert place.publish(BOB, first).changed == (), "the DAG run of another decision sends no event"
     assert place.work.ledger.view().version == version
     back = {"action": "roll_back", "publication": version, "reason": "too early"}
-    rolled = place.decide(Decider(who="cid", decision_id="3"), back)
-    assert rolled == place.decide(Decider(who="cid", decision_id="3"), back)
+    rolled = place.decide(By(who="cid", decision_id="3"), back)
+    assert rolled == place.decide(By(who="cid", decision_id="3"), back)
     assert rolled.changed == list(DAYS)
-    ended = place.decide(Decider(who="cid", decision_id="4"), {"action": "resume", "reason": "go"})
-    assert ended == place.decide(Decider(who="cid", decision_id="4"), {"action": "resume", "reason": "go"})
+    ended = place.decide(By(who="cid", decision_id="4"), {"action": "resume", "reason": "go"})
+    assert ended == place.decide(By(who="cid", decision_id="4"), {"action": "resume", "reason": "go"})
 
 
 def test_a_decision_that_was_rolled_back_is_not_made_again_by_a_clear_of_its_dag_run(tmp_path: Path) -> None:
@@ -252,18 +251,18 @@ def test_a_second_rollback_tells_of_the_first(place: Place) -> None:
     place.publish(ANN, place.decide(ANN, place.waiver()))
     version = place.work.ledger.view().version
     back = {"action": "roll_back", "publication": version, "reason": "too early", "ledger_version": version}
-    place.decide(Decider(who="cid", decision_id="3"), back)
+    place.decide(By(who="cid", decision_id="3"), back)
     with pytest.raises(OutdatedDecision, match=r"cid decided roll_back .*too early"):
-        place.decide(Decider(who="dan", decision_id="4"), back)
+        place.decide(By(who="dan", decision_id="4"), back)
     with pytest.raises(RequestError, match="rolled back already, by cid"):
-        place.decide(Decider(who="dan", decision_id="4"), back | {"ledger_version": None})
+        place.decide(By(who="dan", decision_id="4"), back | {"ledger_version": None})
 
 
 def test_a_dag_run_of_airflows_backfill_is_cleared_when_its_own_slices_may_pass(tmp_path: Path) -> None:
     """Its DAG runs share one request. The publication waits for the others, and the run itself turns green."""
     place = Place(tmp_path)
     lake = Lake(root=str(place.lake))
-    cid = Decider(who="cid", decision_id="decide_sales/cid")
+    cid = By(who="cid", decision_id="decide_sales/cid")
     place.decide(cid, {"action": "cancel", "request_id": place.request_id, "reason": "another way"})
     for day, end in zip(DAYS, (*DAYS[1:], "2024-01-05"), strict=True):
         planned = plan_backfill_interval(
@@ -357,7 +356,7 @@ def test_of_publications_at_once_one_changes_what_readers_see(tmp_path: Path) ->
         place = Place(_made(tmp_path / str(seed)))
         place.decide(ANN, place.waiver(action="waive"))
         given = {"action": "publish", "request_id": place.request_id}
-        ready = [Decider(who=f"p{index}", decision_id=str(index)) for index in range(3)]
+        ready = [By(who=f"p{index}", decision_id=str(index)) for index in range(3)]
         decided = [place.decide(one, given) for one in ready]
         calls: list[Callable[[], Any]] = [
             partial(place.publish, one, what) for one, what in zip(ready, decided, strict=True)
@@ -372,7 +371,7 @@ def test_of_publications_at_once_one_changes_what_readers_see(tmp_path: Path) ->
 
 
 def _decide(place: Place, index: int, given: Mapping[str, Any]) -> decisions.Decided:
-    return place.decide(Decider(who=f"p{index}", decision_id=str(index)), given)
+    return place.decide(By(who=f"p{index}", decision_id=str(index)), given)
 
 
 def _made(directory: Path) -> Path:

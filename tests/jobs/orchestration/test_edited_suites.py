@@ -17,7 +17,7 @@ from jobs.orchestration.backfill_checks import checked_form
 from jobs.orchestration.backfill_plan import backfill_plan
 from jobs.orchestration.decision_actions import Action
 from jobs.orchestration.decision_fields import ChosenSlice, Decision as Taken
-from jobs.orchestration.decisions import Decider, check, decide
+from jobs.orchestration.decisions import check, decide
 from jobs.orchestration.gating import gate
 from jobs.orchestration.interval_backfill import plan_backfill_interval
 from jobs.orchestration.requests import run_request
@@ -250,7 +250,7 @@ def test_a_slice_of_another_suite_lets_the_other_dag_runs_of_a_backfill_wait_and
     file = dags.suite.with_name("sales.yaml")
     file.write_text(TEXT)
     with pytest.raises(RequestError, match="nothing is waived"):
-        decide(str(file), decision, Decider(who="ann", decision_id="1"), lake=dags.lake.root)
+        decide(str(file), decision, By(who="ann", decision_id="1"), lake=dags.lake.root)
     assert dags.work().ledger.view().run(chosen.run_id).waiver is None
 
 

@@ -655,7 +655,7 @@ def test_an_unfinished_request_of_code_that_has_changed_names_what_goes_on(
     monkeypatch.setattr(fingerprints, "SEMANTICS_VERSION", fingerprints.SEMANTICS_VERSION + 1)
     why = judge_publication(place.work(), view, begun).why
     assert why.endswith(
-        "changed since: cancel it, or run its range again with `hindcast run late --from .. --to .. --replace`"
+        "opened: cancel it, or run its range again with `hindcast run late --from .. --to .. --replace`"
     )
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from jobs.comparing.views import request_sides
 from jobs.ledger.events import EventKind, LedgerEvent
 from jobs.ledger.provenance import DagRunOrigin
 from jobs.ledger.view import Request, RequestKind, StagedRun
@@ -47,6 +48,7 @@ from jobs.replay.sizes import Sizes
 from jobs.review.pages.decision_forms import decision_forms
 from jobs.review.pages.request_page import plan_of
 from jobs.review.pages.state import held_slices
+from jobs.review.report.collect import collect
 from jobs.review.suites.history import OTHER_SPEC, whole_history
 from jobs.runs import RunResult, Verdict
 from jobs.wall_clock import now_ms
@@ -467,6 +469,9 @@ def test_settled_windows_that_the_end_of_a_repair_takes_back_are_judged(tmp_path
     outcome = run(work, asked, publish=False)
     view = work.ledger.view()
     assert {*view.requests[outcome.request_id].runs.values()} <= {*view.published.values()}
+    sides = request_sides(view)  # Defect: the request changed nothing, so `diff` was refused and the report left it out
+    assert (sides.request_id, sides.slices) == (outcome.request_id, ("1970-01-06",))
+    assert [*collect(work.lake, work.pipeline).effects] == [outcome.request_id]
     attempt = publish_request(work, outcome.request_id, who="ann")
     assert not attempt.is_published
     assert "at most 0 % of the windows may change: found 1 of" in attempt.why

@@ -64,6 +64,16 @@ def test_a_pipeline_survives_json(name: str) -> None:
     assert list(pipeline_from_json(text, source="ledger").aggregates) == list(pipeline.aggregates)
 
 
+def test_a_stored_spec_is_validated_once_for_all_requests_that_have_it() -> None:
+    text = pipeline_to_json(load_pipeline(SHIPPED[0], PIPELINES))
+    first, second = (pipeline_from_json(text, source=source) for source in ("request 1", "request 2"))
+    assert first.log is second.log
+    assert (first.source, second.source) == ("request 1", "request 2")
+    for source in ("request 1", "request 2"):
+        with pytest.raises(SpecError, match=f"^{source}: expected JSON"):
+            pipeline_from_json("no JSON", source=source)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

@@ -131,6 +131,13 @@ def test_a_number_of_records_that_no_statistics_tell_is_neither_compared_nor_sho
     """Defect: after ANALYZE, each slice had `0 records then`, and the schedule proposed to restate it."""
     unknown = coordinates(0)
     assert compare_coordinates(unknown, coordinates(16, digest="other")) is Match.SAME
+    # Defect: if some of the files had statistics, their records were taken for all.
+    partly = replace(coordinates(8), uncounted=1)
+    assert compare_coordinates(partly, coordinates(16, digest="other")) is Match.SAME
+    assert compare_coordinates(coordinates(16), replace(partly, digest="other")) is Match.SAME
+    assert compare_coordinates(partly, coordinates(16, commits=(1, 10), digest="other")) is Match.CHANGED
+    before = replace(coordinates(8), earlier_records=4, uncounted=1)
+    assert compare_coordinates(before, replace(coordinates(8, digest="other"), earlier_records=9)) is Match.SAME
     changed = plan(published(6), log(d02=coordinates(0, commits=(1, 10))))
     assert reasons(changed)[1] == "input changed"
     assert "2 records then, an unknown number now" in changed.steps[1].because

@@ -1,6 +1,7 @@
 """Published slices whose records have changed: seen by the Delta log alone, proposed, declined, or told why not."""
 
 import cProfile
+import json
 import pstats
 import random
 import shutil
@@ -14,6 +15,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from jobs.engine import fingerprints
+from jobs.lake.json_lines import json_lines
 from jobs.lake.lake import Lake
 from jobs.lake.log_match import Match
 from jobs.ledger.events import LedgerEvent
@@ -35,7 +37,7 @@ from jobs.publishing.accepting import accept_rewrites, chosen_rewrites, rewrites
 from jobs.publishing.decisions import cancel, resume, rollback
 from jobs.publishing.optimistic_check import By, OutdatedDecision
 from jobs.wall_clock import now_ms
-from tests.support.delta_logs import clean_commits
+from tests.support.delta_logs import clean_commits, commits_of
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
 from tests.support.log_files import write_checksum_file
 from tests.support.log_shop import DAY_MS, FIRST_MS, SCHEMA, LogShop
@@ -426,6 +428,29 @@ def test_a_look_after_a_run_of_a_newer_commit_lists_no_files(tmp_path: Path, mon
         if day == DAYS[1]:
             monkeypatch.setattr(looking, "log_slices", None)
         assert propose(work, rule=RestateGrammar(), who="schedule").assessed == ()
+
+
+def test_statistics_that_only_some_files_have_are_no_number_of_records(tmp_path: Path) -> None:
+    """Defect: after ANALYZE of the other files, the slice had more records than its run, and was replayed in vain."""
+    log = tmp_path / "event_logs" / "sales"
+    work = open_request_context(sales(), Lake(root=str(tmp_path)), now_ms=lambda: day_ms("2024-01-10"))
+    append_day(tmp_path, DAYS[0], {"a": 1, "b": 1})
+    append_day(tmp_path, DAYS[0], {"c": 1})
+    append_day(tmp_path, DAYS[1], {"a": 1})
+    oldest, *_ = commits = commits_of(log)
+    entries = json_lines(oldest.read_bytes())
+    [add] = [dict(entry["add"]) for entry in entries if "add" in entry]
+    without = [{"add": {**add, "stats": None}} if "add" in entry else entry for entry in entries]
+    oldest.write_text("".join(json.dumps(entry) + "\n" for entry in without))
+    run_request(work, Asked(from_ms=day_ms(DAYS[0]), to_ms=day_ms(DAYS[2]), who="ann", reason=""), FakeReplayer())
+    assert work.ledger.view().head is not None
+    newest = log / "_delta_log" / f"{len(commits):020d}.json"
+    info = {"commitInfo": {"timestamp": 0, "operation": "COMPUTE STATS", "operationParameters": {}}}
+    newest.write_text(json.dumps(info) + "\n" + json.dumps({"add": {**add, "dataChange": False}}) + "\n")
+    assert propose(work, rule=RestateGrammar(), who="schedule").assessed == ()
+    append_day(tmp_path, DAYS[0], {"late": 1})
+    [sentence, *_] = told_changes(work, work.ledger.view()).sentences
+    assert sentence.endswith(f"1 published day changed: {DAYS[0]}, 3 records then, 4 now")
 
 
 def test_an_update_that_keeps_the_number_of_records_is_seen(shop: Shop) -> None:

@@ -8,6 +8,7 @@ from random import Random
 import pytest
 from deltalake import DeltaTable
 
+from jobs.cli.status import _publication
 from jobs.lake.lake import Lake
 from jobs.lake.rewrites import Rewrite
 from jobs.ledger.view import RequestKind
@@ -21,6 +22,9 @@ from jobs.planning.restating import propose
 from jobs.planning.steps import Ask
 from jobs.publishing.accepting import Acceptance, accept_rewrites, chosen_rewrites, rewrites_of
 from jobs.publishing.decisions import rollback
+from jobs.publishing.publishing import publish_request
+from jobs.publishing.staged_changes import changed_since_published, changed_since_staged, requests_with_records
+from jobs.review.pages.decision_forms import decision_forms
 from tests.support.delta_logs import clean_commits
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
 from tests.support.fuzzing import seeds
@@ -105,6 +109,46 @@ def test_only_the_slices_of_an_accepted_delete_have_another_input(work: RequestC
     assert run(work) == ["2024-01-02", "2024-01-03"]
     assert reasons(work) == ["current"] * 3
     assert run(work) == []
+
+
+@pytest.mark.parametrize("has_look", [False, True])
+def test_a_staged_request_whose_records_have_changed_is_told_and_not_refused(
+    work: RequestContext, tmp_path: Path, *, has_look: bool
+) -> None:
+    """Defect: nothing told it before the publication, and readers saw a record that was erased."""
+    append_day(tmp_path, "2024-01-04", {"a": 1, "b": 2})
+    append_day(tmp_path, "2024-01-05", {"a": 1})
+    asked = Asked(from_ms=RANGE[1], to_ms=day_ms("2024-01-06"), who="me", reason="")
+    request_id = run_request(work, asked, FakeReplayer(), publish=False).request_id
+
+    def told() -> str:
+        if has_look:
+            propose(work, rule=RestateGrammar(), who=WHO)
+        view = work.ledger.view()
+        sentence = changed_since_staged(work, view, view.requests[request_id])
+        assert _publication(work, view, view.requests[request_id]).endswith(sentence or "publishes 2 slices")
+        forms = decision_forms(work, view, request_id=request_id).request
+        assert forms is not None
+        assert forms.changed == sentence
+        return sentence
+
+    assert told() == ""
+    append_day(tmp_path, "2024-01-04", {"c": 3})
+    again = "Run the request again (pipeline sales): it replays what has changed"
+    assert told() == f"1 staged day changed: 2024-01-04, 2 records then, 3 now. {again}"
+    version = delete(work, "04/a")
+    assert "removed or changed records" in told()
+    view = work.ledger.view()
+    [sentence] = requests_with_records(view, rewrites_of(work, view), found(work))
+    assert sentence.startswith(f"Request {request_id} has read 2024-01-04 before, so its publication shows the records")
+    accept(work)
+    told_then = f"2 records then, 2 now; 1 record was removed by the accepted commit {version} ({WHY})"
+    assert told() == f"1 staged day changed: 2024-01-04, {told_then}. {again}"
+    assert publish_request(work, request_id, who="ann").is_published
+    view = work.ledger.view()
+    published = changed_since_published(work, view, view.requests[request_id])
+    assert published.startswith("1 published day changed: 2024-01-04, 2 records then, 2 now")
+    assert changed_since_staged(work, view, view.requests[request_id]) == ""
 
 
 def test_a_replay_after_an_acceptance_equals_one_of_a_log_that_never_had_the_records(

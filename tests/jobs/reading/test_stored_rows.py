@@ -214,6 +214,7 @@ def test_the_command_names_the_damaged_file(
     )
     assert run_cli(hindcast, ["verify", "sales", "--to", "2000-01-01", *places]) == 0
     assert "0 rows of 0 runs" in (told := capsys.readouterr().out)
+    assert "no file of the log is of a published one of these slices" in told
     assert told.rstrip().endswith("no run is of these slices, so no row was compared")
     path = only_file(work, tables.WINDOW_OUTPUTS, DAYS[1])
     path.write_bytes(path.read_bytes()[:100])

@@ -23,17 +23,24 @@ from jobs.ledger.view import StagedRun
 from jobs.orchestration.following import stopped_readers
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.repair_range import repair_of
+from jobs.orchestration.requests import Staging, run_request
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound, slices_between
+from jobs.planning.change_sentences import told_changes
 from jobs.planning.plan import Plan
-from jobs.planning.request_context import open_request_context
+from jobs.planning.request_context import Asked, open_request_context
 from jobs.planning.standing import standing
 from jobs.planning.steps import Ask, Reason
+from jobs.publishing.decisions import rollback
 from jobs.publishing.publishing import publish_request
 from jobs.reading import upstream_place
 from jobs.reading.published import read_published, read_published_table
 from jobs.reading.upstream_place import UpstreamPlace
+from jobs.reading.verified_log import verify_log
+from jobs.reading.verify import Span
+from jobs.replay.orders import ReplayOrder
 from jobs.replay.sizes import Sizes
+from jobs.runs import RunResult
 from tests.jobs.orchestration.test_late_repair import random_pipeline, repair, run_days
 from tests.jobs.replay.test_without_spark import DAY_MS, DAYS, FIRST, days, make_log
 from tests.support import day_chains
@@ -239,11 +246,6 @@ def test_windows_that_a_repair_fired_again_have_the_values_that_readers_see(tmp_
         run_days(work, DAYS - 1, DAYS)
         records = records_of(root, reader)
         after = check_records(root, pipeline, records)
-        view = Ledger(Lake(root=str(lake)).ledger("hours"), now_ms=lambda: NOW_MS).view()
-        shown = Counter(
-            (row["j"], *window_of(row)) for row in read_published(Lake(root=str(lake)), "hours", view).to_pylist()
-        )
-        assert set(shown.values()) == {1}, seed
         fired_again += sum(after[window] != values for window, values in before.items())
         change_bounds(root / "late" / "window_outputs", "maxValues", "window_end", "1960-01-01T00:00:00.000Z")
         assert records_of(root, reader) == records, seed
@@ -277,6 +279,11 @@ def test_windows_of_specs_with_other_keys_are_not_one_window(tmp_path: Path, oth
         records = records_of(lake, downstream())
         assert before.items() <= records.items(), seed
         check_records(lake, new, records)
+        view = Ledger(Lake(root=str(lake)).ledger("hours"), now_ms=lambda: NOW_MS).view()
+        shown = Counter(
+            (row["j"], *window_of(row)) for row in read_published(Lake(root=str(lake)), "hours", view).to_pylist()
+        )
+        assert set(shown.values()) == {1}, seed
         fired_again += sum(row.get("j") is not None for own in [*records.values()][3:] for row in own)
     assert fired_again
 
@@ -417,6 +424,35 @@ def test_the_cached_files_are_made_again_after_the_log_has_got_a_column(lake: Pa
     ).is_published
 
 
+def test_all_chunks_of_a_request_read_one_version_of_the_other_ledger(tmp_path: Path) -> None:
+    """Defect: a repair between two chunks moved a window to a later slice, and it was in two slices of the reader."""
+    place = day_chains.Place(tmp_path)
+    for day in range(4):
+        place.put(*(day_chains.Put(day, 24 * day + hour) for hour in (1, 9, 20)))
+    place.put(day_chains.Put(2, 24 + 9.5, 100))
+    day_chains.run(place.work(), 0, 4)
+    reader = downstream(name="reader", reads="late")
+    before = records_of(tmp_path, reader)
+    read = list[int | None]()
+
+    def replay(order: ReplayOrder) -> list[RunResult]:
+        results = day_chains.replayed(order)
+        read.append(order.log_version)
+        if len(read) == 2:
+            day_chains.repair(place.work())
+        return results
+
+    from_ms = day_chains.FIRST_MS
+    asked = Asked(from_ms=from_ms, to_ms=from_ms + 4 * DAY_MS, who="ann", reason="")
+    assert run_request(context_in(tmp_path, reader), asked, replay, staging=Staging(chunk=1)).is_published
+    assert len(read) == 4
+    assert len({*read}) == 1
+    windows = [len(rows) for rows in before.values()]
+    assert [len(rows) for rows in records_of(tmp_path, reader).values()] != windows
+    view = Ledger(Lake(root=str(tmp_path)).ledger("reader"), now_ms=lambda: NOW_MS).view()
+    assert [view.run(run_id).result.counts.read for run_id in view.published.values()] == windows
+
+
 def test_slices_that_the_other_pipeline_has_not_published_are_refused(lake: Path) -> None:
     with pytest.raises(LogError, match="pipeline hours has published nothing"):
         plan_of(lake, downstream())
@@ -432,6 +468,22 @@ def test_slices_that_the_other_pipeline_has_not_published_are_refused(lake: Path
     run(lake, upstream(Random(5), "tumbling: {size: 5h}"), 3, 4)
     ready = standing(work, work.ledger.view(), until_ms=(FIRST - EPOCH).days * DAY_MS + DAYS * DAY_MS).ready
     assert [slice_.slice_id for slice_ in ready] == ["1970-01-08"]
+
+
+def test_an_upstream_that_has_rolled_back_all_is_told_and_no_damage(lake: Path) -> None:
+    """Defects: its readers were told that no published slice has changed, and `verify` stopped the clean-up."""
+    hours, work = upstream(Random(5), "tumbling: {size: 5h}"), context_in(lake, downstream())
+    run(lake, hours, 0, 3)
+    run(lake, downstream(), 0, 3)
+    theirs = context_in(lake, hours)
+    seq = theirs.ledger.view().standing[-1].seq
+    rollback(theirs, publication=seq, who="ann", reason="wrong")
+    told = told_changes(work, work.ledger.view())
+    assert told.slices is None
+    assert "not compared with the log: pipeline hours has published nothing" in told.sentences[0]
+    verified = verify_log(work.lake, work.pipeline, work.ledger.view(), span=Span())
+    assert not verified.findings
+    assert str(verified).startswith("the log was not compared: pipeline hours has published nothing")
 
 
 def test_slices_without_a_column_that_the_reader_names_are_refused(lake: Path) -> None:

@@ -36,6 +36,8 @@ SMALL = Sizes(
     rows_from=20,
     rows_per_encoding=50,
     ordered_bytes=3_000,
+    run_records=1,
+    run_steps=2,
     sorted_rows=17,
     full_state_rows=0,
     checkpoint_parts=3,
@@ -50,7 +52,7 @@ OTHERS = {
     "compacted": USUAL,
     "compacted, small sizes": SMALL,
 }
-"""Sizes by name. Of `compacted` logs, the files have the records in another order, and tasks sort them."""
+"""Sizes by name. Of `compacted` logs, the files have the records in another order."""
 SPECS = {
     "tumbling": PIPELINE,
     "combined": PIPELINE.replace("  note_first: {first: note}\n  note_last: {last: note}\n", ""),

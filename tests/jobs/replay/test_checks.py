@@ -1,20 +1,25 @@
-"""The suites of a pipeline: where they are found."""
+"""The suites of a pipeline: where they are found, and what their results tell."""
 
 import json
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from expectations.suites import RUN, Check, Suite, SuiteFile
+from expectations.arrow_slices import ArrowSlices
+from expectations.suites import LATE_RECORDS, RUN, Check, Suite, SuiteFile
 from jobs.lake.lake import Lake
 from jobs.ledger.view import RequestKind
 from jobs.pipeline.files import load_file
 from jobs.planning.request_context import Asked, context_of, open_request, open_request_context
 from jobs.planning.suites import load_checks
-from jobs.replay.checks import check_types
+from jobs.replay.checked_tables import run_rows
+from jobs.replay.checks import check_types, run_checks
 from jobs.replay.replayer import _preparing
+from jobs.runs import CheckResult, Counts, Slice
 from tests.support.fake_replay import PIPELINE
 from windowlib.errors import SpecError
 
@@ -59,3 +64,32 @@ def test_checks_that_do_not_fit_their_columns_are_refused_before_anything_is_com
     preparing = _preparing(SimpleNamespace(order=order, tables=tables, suites=suites))  # type: ignore[arg-type]
     with pytest.raises(SpecError, match="no value of it is equal to '1'"):
         preparing.__enter__()
+
+
+def results_of(table: str, rows: ArrowSlices, *parts: tuple[str, dict[str, Any]]) -> tuple[CheckResult, ...]:
+    own = tuple(Check(index=index, type=kind, kwargs=kwargs) for index, (kind, kwargs) in enumerate(parts))
+    suites = SuiteFile(path=Path("s"), suites={table: Suite(name="s", table=table, checks=own)}, content="")
+    [results] = run_checks(suites, ["2024-01-01"], {table: rows}, fail_on="critical", confirm="none")
+    return results
+
+
+def test_a_check_of_a_set_tells_the_values_that_are_missing() -> None:
+    """Defect: a check that failed for a lack of LGA, and one that passed, both told `found nothing`."""
+    rows = ArrowSlices(pa.table({"origin": ["EWR"]}), np.zeros(1, dtype=np.int64), 1)
+    kind = "expect_column_distinct_values_to_contain_set"
+    several = [(kind, {"column": "origin", "value_set": own}) for own in (["EWR", "LGA"], ["EWR"])]
+    assert [result.message for result in results_of(LATE_RECORDS, rows, *several)] == [
+        "origin takes at least EWR, LGA: found no LGA.",
+        "origin takes at least EWR: passed.",
+    ]
+
+
+def test_a_check_of_the_run_whose_condition_leaves_it_out_has_no_value() -> None:
+    """Defect: `late_share at most 50 %, where records_read > 100: found 90 %` passed, for a run with 10 records."""
+    counts = Counts(read=10, assigned=1, late=9, unassigned=0, invalid=0, panes=0)
+    rows = run_rows([Slice(slice_id="2024-01-01", start_ms=0, end_ms=86_400_000)], [(counts, 5)])
+    large = {"type": "comparison", "column": {"name": "records_read"}, "operator": ">", "parameter": 100}
+    kwargs = {"column": "late_share", "max_value": 0.5, "row_condition": large}
+    [result] = results_of(RUN, rows, ("expect_column_values_to_be_between", kwargs))
+    assert result.message.endswith("found no rows, so nothing to check.")
+    assert "value" not in json.loads(result.observed or "")

@@ -27,6 +27,7 @@ from jobs.replay.stages import duplicates as of_duplicates
 from jobs.replay.stages.shuffle_files import ShuffleBatch, read_shuffled
 from jobs.review.explain import explain
 from jobs.review.verify_input import verify_inputs
+from tests.support.compacted import compact
 from tests.support.delta_logs import track_rows
 from tests.support.fuzzing import seeds
 from tests.support.no_spark import threads
@@ -201,6 +202,8 @@ def test_duplicates_are_those_of_the_definition_and_change_nothing_else(tmp_path
         )
         for name in ("all", "kept"):
             track_rows(lake / f"{name}_log")
+        if random.random() < 0.5:
+            compact(lake / "all_log", random)
         one = replay(lake, case.pipeline("all"), chunk=random.choice((None, 1, 2)), sizes=random_sizes(random))
         replay(lake, case.pipeline("kept"))
         other = tmp_path / f"{seed}-cut"

@@ -123,6 +123,7 @@ def small_sizes(chunk: int) -> Sizes:
     return Sizes(
         local_records=0 if chunk == 3 else 1_000_000,
         ordered_bytes=9_000,
+        run_records=chunk,
         sorted_rows=97,
         records_per_bucket=150,
         records_per_columnar_bucket=150,

@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 SMALL: Final = Sizes(
     local_records=10**9, records_per_bucket=5, records_per_columnar_bucket=5, buckets=3, records_per_task=7,
     least_records=1, combined_records=0, combined_cells=10**9, rows_per_read=3, rows_per_file=4, rows_from=2,
-    rows_per_encoding=5, ordered_bytes=2_000, sorted_rows=3, full_state_rows=0, checkpoint_parts=3, staying_rows=0,
-    staying_share=0,
+    rows_per_encoding=5, ordered_bytes=2_000, sorted_rows=3, run_records=1, full_state_rows=0,
+    checkpoint_parts=3, staying_rows=0, staying_share=0,
 )  # fmt: skip
 """All tasks run in this process; each other threshold is passed by a few records."""
 USUAL: Final = Sizes(local_records=10**9)

@@ -90,26 +90,22 @@ def _reverse(array: Value) -> Value:
     return None if is_nothing(array) else array_of("$reverseArray", array)[::-1]
 
 
-def _ends(operator: str, *, first: bool) -> Callable[..., Value]:
+def _some(operator: str, choose: Callable[[list[Value], int], list[Value]]) -> Callable[..., Value]:
     def apply(*, input: Value, n: Value) -> list[Value]:  # noqa: A002 - its name in the language
         count = integer_of(operator, n)
         if count <= 0:
             raise fault(operator, n, "a positive n")
-        elements = array_of(operator, input)
-        return elements[:count] if first else elements[-count:]
+        return choose(array_of(operator, input), count)
 
     return apply
 
 
 def _extremes(operator: str, *, largest: bool) -> Callable[..., Value]:
-    def apply(*, input: Value, n: Value) -> list[Value]:  # noqa: A002 - its name in the language
-        count = integer_of(operator, n)
-        if count <= 0:
-            raise fault(operator, n, "a positive n")
-        elements = [element for element in array_of(operator, input) if not is_nothing(element)]
-        return sorted(elements, key=sort_key, reverse=largest)[:count]
+    def choose(elements: list[Value], count: int) -> list[Value]:
+        present = [element for element in elements if not is_nothing(element)]
+        return sorted(present, key=sort_key, reverse=largest)[:count]
 
-    return apply
+    return _some(operator, choose)
 
 
 def _zip(*, inputs: Value, use_longest_length: Value = False, defaults: Value = None) -> Value:
@@ -193,8 +189,8 @@ OPERATORS: Final[Operators] = {
     "$indexOfArray": Call(_index_of_array, 2, 4),
     "$range": Call(_range, 2, 3),
     "$reverseArray": Call(_reverse),
-    "$firstN": NamedCall(_ends("$firstN", first=True), ("input", "n")),
-    "$lastN": NamedCall(_ends("$lastN", first=False), ("input", "n")),
+    "$firstN": NamedCall(_some("$firstN", lambda elements, count: elements[:count]), ("input", "n")),
+    "$lastN": NamedCall(_some("$lastN", lambda elements, count: elements[-count:]), ("input", "n")),
     "$minN": NamedCall(_extremes("$minN", largest=False), ("input", "n")),
     "$maxN": NamedCall(_extremes("$maxN", largest=True), ("input", "n")),
     "$zip": NamedCall(_zip, ("inputs",), ("useLongestLength", "defaults")),

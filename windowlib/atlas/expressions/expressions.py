@@ -163,13 +163,10 @@ def _counted(form: Call) -> str:
     return f"{form.least} arguments" if form.least == form.most else f"{form.least} to {form.most} arguments"
 
 
-def _snake(name: str) -> str:
-    return re.sub("[A-Z]", lambda letter: "_" + letter[0].lower(), name)
-
-
 def _named(form: NamedCall, operand: Json, place: Place) -> Expression:
     fields = place.fields(operand, required=form.required, optional=form.optional)
-    arguments = [(_snake(name), compile_expression(field, place.at(name))) for name, field in fields.items()]
+    names = {name: re.sub("[A-Z]", lambda letter: "_" + letter[0].lower(), name) for name in fields}
+    arguments = [(names[name], compile_expression(field, place.at(name))) for name, field in fields.items()]
     function = form.function
     return lambda scope: function(**{name: argument(scope) for name, argument in arguments})
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from itertools import accumulate, zip_longest
 from typing import Final, NamedTuple
 
@@ -20,6 +21,7 @@ from windowlib.kernels.aggregates.expansions import (
     without_zeros,
 )
 from windowlib.kernels.aggregates.segments import range_sums
+from windowlib.kernels.aggregates.summed_columns import Summing
 
 Integers = npt.NDArray[np.object_]
 """Python integers."""
@@ -151,13 +153,12 @@ def with_rest(sums: Totals, rest: Integers) -> Totals:
     return with_integers(sums, {group: integer + int(rest[group]) for group, integer in units})
 
 
-def range_totals(totals: Totals, bounds: tuple[Int64s, Int64s], limits: Limits) -> Totals:
+def range_totals(totals: Totals, low: Int64s, high: Int64s, *, limits: Limits) -> Totals:
     """Return the sum of each range [low, high) of totals.
 
     The parts become words of integers with a common scale. The sums over ranges are differences of prefix sums of the
     words, modulo 2**64. They are exact because a word has so few bits that the sum of a range fits 64 bits.
     """
-    low, high = bounds
     longest = int((high - low).max()) if len(low) else 0
     bits = min(_MANTISSA_BITS, _WORD_BITS - longest.bit_length())
     words_and_exponent = _words_of(totals.parts, bits, limits.words)
@@ -214,3 +215,10 @@ def concat_totals(columns: Sequence[Totals]) -> Totals:
         rests = [none if totals.rest is None else totals.rest for totals, none in zip(columns, zeros, strict=True)]
         rest = np.concatenate(rests)
     return Totals(tuple(np.concatenate(part) for part in parts), rest)
+
+
+@cache
+def summing_totals(limits: Limits) -> Summing:
+    """Return the operations of a column of sums."""
+    reduce_states, ranges = partial(reduce_totals, limits=limits), partial(range_totals, limits=limits)
+    return Summing(zero_totals, add_totals, reduce_states, ranges, take_totals, concat_totals)

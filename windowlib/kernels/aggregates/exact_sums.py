@@ -1,8 +1,8 @@
 """The column form of exact sums and means of doubles."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -12,23 +12,13 @@ from windowlib.columnar.hash_input import validity
 from windowlib.functions.aggregates import SumDouble
 from windowlib.functions.exact_sum import divide_rounded
 from windowlib.kernels.aggregates.column_aggregate import Float64s, Int64s, Positions
-from windowlib.kernels.aggregates.double_sums import (
-    DEFAULT_LIMITS,
-    Limits,
-    Totals,
-    add_totals,
-    concat_totals,
-    range_totals,
-    reduce_rows,
-    reduce_totals,
-    take_totals,
-    zero_totals,
-)
+from windowlib.kernels.aggregates.double_sums import DEFAULT_LIMITS, Limits, Totals, reduce_rows, summing_totals
 from windowlib.kernels.aggregates.expansions import UNIT_BITS, rounded
 from windowlib.kernels.aggregates.integer_sums import field_of
 from windowlib.kernels.aggregates.quotients import rounded_quotients
-from windowlib.kernels.aggregates.segments import counts_of, group_sums, range_sums
+from windowlib.kernels.aggregates.segments import counts_of, group_sums
 from windowlib.kernels.aggregates.sum_states import mantissas_of, totals_of_mantissas
+from windowlib.kernels.aggregates.summed_columns import INTEGERS, SumColumns, Summing
 
 _SPECIALS: Final = ("nan_count", "positive_infinity_count", "negative_infinity_count")
 Specials = tuple[Int64s, Int64s, Int64s]
@@ -51,11 +41,15 @@ class DoubleSums:
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnSumDouble:
+class ColumnSumDouble(SumColumns[DoubleSums]):
     """The column form of SumDouble."""
 
     aggregate: SumDouble
     limits: Limits = DEFAULT_LIMITS
+
+    @property
+    def summing(self) -> tuple[type[DoubleSums], tuple[Summing, ...]]:
+        return DoubleSums, (INTEGERS, summing_totals(self.limits), _SUMMING_SPECIALS)
 
     def reduce(self, values: pa.Array | None, positions: Positions, starts: Int64s) -> DoubleSums:  # noqa: ARG002
         if values is None:
@@ -70,47 +64,10 @@ class ColumnSumDouble:
         totals = reduce_rows(np.where(finite, rows, 0.0), starts, self.limits)
         return DoubleSums(count, totals, (nan, positive, negative))
 
-    def empty(self, count: int) -> DoubleSums:
-        return DoubleSums(np.zeros(count, dtype=np.int64), zero_totals(count))
-
-    def merge(self, left: DoubleSums, right: DoubleSums) -> DoubleSums:
-        specials = left.specials or right.specials
-        if left.specials is not None and right.specials is not None:
-            nan, positive, negative = (own + other for own, other in zip(left.specials, right.specials, strict=True))
-            specials = nan, positive, negative
-        return DoubleSums(left.count + right.count, add_totals(left.totals, right.totals), specials)
-
-    def reduce_states(self, states: DoubleSums, starts: Int64s) -> DoubleSums:
-        specials = None
-        if states.specials is not None:
-            nan, positive, negative = (group_sums(each, starts) for each in states.specials)
-            specials = nan, positive, negative
-        totals = reduce_totals(states.totals, starts, self.limits)
-        return DoubleSums(group_sums(states.count, starts), totals, specials)
-
-    def ranges(self, states: DoubleSums, low: Int64s, high: Int64s) -> DoubleSums:
-        specials = None
-        if states.specials is not None:
-            nan, positive, negative = (range_sums(each, low, high) for each in states.specials)
-            specials = nan, positive, negative
-        totals = range_totals(states.totals, (low, high), self.limits)
-        return DoubleSums(range_sums(states.count, low, high), totals, specials)
-
-    def take(self, states: DoubleSums, indices: Int64s) -> DoubleSums:
-        specials = None
-        if states.specials is not None:
-            nan, positive, negative = (each[indices] for each in states.specials)
-            specials = nan, positive, negative
-        return DoubleSums(states.count[indices], take_totals(states.totals, indices), specials)
-
     def concat(self, parts: Sequence[DoubleSums]) -> DoubleSums:
-        specials = None
         if any(part.specials is not None for part in parts):
-            columns = [_specials_of(part) for part in parts]
-            nan, positive, negative = (np.concatenate(each) for each in zip(*columns, strict=True))
-            specials = nan, positive, negative
-        count = np.concatenate([part.count for part in parts])
-        return DoubleSums(count, concat_totals([part.totals for part in parts]), specials)
+            parts = [replace(part, specials=_specials_of(part)) for part in parts]
+        return SumColumns.concat(self, parts)
 
     def results(self, states: DoubleSums) -> pa.Array:
         valid = states.count > 0
@@ -147,6 +104,21 @@ class ColumnSumDouble:
         nan, positive, negative = (int64s(field_of(stored, name)) for name in _SPECIALS)
         specials = (nan, positive, negative) if nan.any() or positive.any() or negative.any() else None
         return DoubleSums(int64s(field_of(stored, "count")), totals, specials)
+
+
+def _each(operation: Callable[..., Int64s]) -> Callable[..., Any]:
+    """Return an operation of a column as one of all columns of special values."""
+    return lambda specials, *where: specials and tuple(operation(column, *where) for column in specials)
+
+
+_SUMMING_SPECIALS: Final = Summing(
+    empty=lambda _count: None,
+    merge=lambda left, right: tuple(map(np.add, left, right)) if left and right else left or right,
+    reduce_states=_each(INTEGERS.reduce_states),
+    ranges=_each(INTEGERS.ranges),
+    take=_each(INTEGERS.take),
+    concat=lambda parts: parts[0] and tuple(map(np.concatenate, zip(*parts, strict=True))),  # all of them, or none
+)
 
 
 def doubles_of(values: pa.Array) -> Float64s:

@@ -1,7 +1,7 @@
 """Column aggregates that count, and that sum integers and decimals."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,8 @@ from windowlib.kernels.aggregates.cells import Cells
 from windowlib.kernels.aggregates.column_aggregate import Bools, Int64s, Positions
 from windowlib.kernels.aggregates.expansions import DIGITS, distilled
 from windowlib.kernels.aggregates.quotients import rounded_quotients
-from windowlib.kernels.aggregates.segments import counts_of, group_sums, range_sums, sizes_of
+from windowlib.kernels.aggregates.segments import counts_of, sizes_of
+from windowlib.kernels.aggregates.summed_columns import INTEGERS, SumColumns, Summing
 from windowlib.kernels.aggregates.wide_integers import (
     INT64,
     Words,
@@ -32,6 +33,8 @@ from windowlib.kernels.aggregates.wide_integers import (
 )
 from windowlib.records.column_types import decimal_of, parse_type
 
+_WORDS: Final = Summing(zero_words, add_words, reduce_words, range_words, take_words, concat_words)
+
 
 @dataclass(frozen=True, slots=True)
 class Counts:
@@ -44,10 +47,14 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnCount:
+class ColumnCount(SumColumns[Counts]):
     """The column form of Count."""
 
     aggregate: Count
+
+    @property
+    def summing(self) -> tuple[type[Counts], tuple[Summing, ...]]:
+        return Counts, (INTEGERS,)
 
     def reduce(self, values: pa.Array | None, positions: Positions, starts: Int64s) -> Counts:
         rows = len(positions.rank)
@@ -59,24 +66,6 @@ class ColumnCount:
         if self.aggregate.input_type is None or values is None or not values.null_count:
             return Counts(cells.counts())
         return None
-
-    def empty(self, count: int) -> Counts:
-        return Counts(np.zeros(count, dtype=np.int64))
-
-    def merge(self, left: Counts, right: Counts) -> Counts:
-        return Counts(left.count + right.count)
-
-    def reduce_states(self, states: Counts, starts: Int64s) -> Counts:
-        return Counts(group_sums(states.count, starts))
-
-    def ranges(self, states: Counts, low: Int64s, high: Int64s) -> Counts:
-        return Counts(range_sums(states.count, low, high))
-
-    def take(self, states: Counts, indices: Int64s) -> Counts:
-        return Counts(states.count.take(indices))
-
-    def concat(self, parts: Sequence[Counts]) -> Counts:
-        return Counts(np.concatenate([part.count for part in parts]))
 
     def results(self, states: Counts) -> pa.Array:
         return pa.array(states.count)
@@ -102,10 +91,14 @@ class IntegerSums:
         return len(self.count)
 
 
-class IntegerSumColumns:
+class IntegerSumColumns(SumColumns[IntegerSums]):
     """The operations that sums and means of integers and decimals share."""
 
     __slots__ = ()
+
+    @property
+    def summing(self) -> tuple[type[IntegerSums], tuple[Summing, ...]]:
+        return IntegerSums, (INTEGERS, _WORDS)
 
     def reduce(self, values: pa.Array | None, positions: Positions, starts: Int64s) -> IntegerSums:
         if values is None:
@@ -124,24 +117,6 @@ class IntegerSumColumns:
     def _integers(self, values: pa.Array) -> tuple[Words, Bools | None]:
         """Return the values as integers, 0 where null, and which are not null (None: all)."""
         return (int64s(values),), validity(values)
-
-    def empty(self, count: int) -> IntegerSums:
-        return IntegerSums(np.zeros(count, dtype=np.int64), zero_words(count))
-
-    def merge(self, left: IntegerSums, right: IntegerSums) -> IntegerSums:
-        return IntegerSums(left.count + right.count, add_words(left.total, right.total))
-
-    def reduce_states(self, states: IntegerSums, starts: Int64s) -> IntegerSums:
-        return IntegerSums(group_sums(states.count, starts), reduce_words(states.total, starts))
-
-    def ranges(self, states: IntegerSums, low: Int64s, high: Int64s) -> IntegerSums:
-        return IntegerSums(range_sums(states.count, low, high), range_words(states.total, low, high))
-
-    def take(self, states: IntegerSums, indices: Int64s) -> IntegerSums:
-        return IntegerSums(states.count.take(indices), take_words(states.total, indices))
-
-    def concat(self, parts: Sequence[IntegerSums]) -> IntegerSums:
-        return IntegerSums(np.concatenate([part.count for part in parts]), concat_words([part.total for part in parts]))
 
 
 class CountedSumColumns(IntegerSumColumns):

@@ -1,6 +1,5 @@
 """The column form of exact variances."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,19 +15,15 @@ from windowlib.kernels.aggregates.double_sums import (
     DEFAULT_LIMITS,
     Limits,
     Totals,
-    add_totals,
-    concat_totals,
-    range_totals,
     reduce_rows,
-    reduce_totals,
-    take_totals,
+    summing_totals,
     with_rest,
-    zero_totals,
 )
 from windowlib.kernels.aggregates.expansions import DIGITS, UNIT_BITS, integer_of, two_product, two_sum
 from windowlib.kernels.aggregates.integer_sums import field_of
-from windowlib.kernels.aggregates.segments import counts_of, group_sums, range_sums
+from windowlib.kernels.aggregates.segments import counts_of, group_sums
 from windowlib.kernels.aggregates.sum_states import integers_of, totals_of_integers
+from windowlib.kernels.aggregates.summed_columns import INTEGERS, SumColumns, Summing
 from windowlib.kernels.aggregates.wide_integers import from_decimals, greatest
 
 _LEAST: Final = 2.0**-400
@@ -53,11 +48,16 @@ class Moments:
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnVariance:
+class ColumnVariance(SumColumns[Moments]):
     """The column form of Variance."""
 
     aggregate: Variance
     limits: Limits = DEFAULT_LIMITS
+
+    @property
+    def summing(self) -> tuple[type[Moments], tuple[Summing, ...]]:
+        totals = summing_totals(self.limits)
+        return Moments, (INTEGERS, INTEGERS, totals, totals)
 
     def reduce(self, values: pa.Array | None, positions: Positions, starts: Int64s) -> Moments:  # noqa: ARG002
         if values is None or not len(starts):
@@ -88,50 +88,6 @@ class ColumnVariance:
             units = integer_of([number]) >> SCALE_BITS
             rest[group] += units * units
         return with_rest(squares, rest)
-
-    def empty(self, count: int) -> Moments:
-        zeros = np.zeros(count, dtype=np.int64)
-        return Moments(zeros, zeros, zero_totals(count), zero_totals(count))
-
-    def merge(self, left: Moments, right: Moments) -> Moments:
-        return Moments(
-            left.count + right.count,
-            left.special_count + right.special_count,
-            add_totals(left.total, right.total),
-            add_totals(left.squares, right.squares),
-        )
-
-    def reduce_states(self, states: Moments, starts: Int64s) -> Moments:
-        return Moments(
-            group_sums(states.count, starts),
-            group_sums(states.special_count, starts),
-            reduce_totals(states.total, starts, self.limits),
-            reduce_totals(states.squares, starts, self.limits),
-        )
-
-    def ranges(self, states: Moments, low: Int64s, high: Int64s) -> Moments:
-        return Moments(
-            range_sums(states.count, low, high),
-            range_sums(states.special_count, low, high),
-            range_totals(states.total, (low, high), self.limits),
-            range_totals(states.squares, (low, high), self.limits),
-        )
-
-    def take(self, states: Moments, indices: Int64s) -> Moments:
-        return Moments(
-            states.count[indices],
-            states.special_count[indices],
-            take_totals(states.total, indices),
-            take_totals(states.squares, indices),
-        )
-
-    def concat(self, parts: Sequence[Moments]) -> Moments:
-        return Moments(
-            np.concatenate([part.count for part in parts]),
-            np.concatenate([part.special_count for part in parts]),
-            concat_totals([part.total for part in parts]),
-            concat_totals([part.squares for part in parts]),
-        )
 
     def results(self, states: Moments) -> pa.Array:
         count = states.count

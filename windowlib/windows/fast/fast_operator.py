@@ -14,14 +14,13 @@ from windowlib.functions.window_functions import Aggregates, ProcessFunction, Wh
 from windowlib.keyed.timers import EVENT, KeyGroupRange, in_order
 from windowlib.records.record_columns import ByInterval, RecordColumns
 from windowlib.records.records import OnlyPanes, Output, Position, Record, Value
-from windowlib.records.tallies import FIRED, NEW, NO_EDGES, times
+from windowlib.records.tallies import FIRED, NEW, NO_EDGES, edges_with, times
 from windowlib.triggers.flink import EventTime
 from windowlib.triggers.wrappers import Purging
 from windowlib.windows.assigners import Assigner, WindowGrid, grid_of
 from windowlib.windows.contents import aggregated
 from windowlib.windows.fast.shared_store import SameBounds, SharedStore, by_key
 from windowlib.windows.firing import Moment
-from windowlib.windows.open_windows import edges_with
 from windowlib.windows.window_operator import WindowOperator
 from windowlib.windows.window_store import WindowStore
 from windowlib.windows.windowing import Windowing

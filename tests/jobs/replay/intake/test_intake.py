@@ -14,7 +14,7 @@ from jobs.replay.intake.blocks import Block
 from jobs.replay.intake.layout import parts_of
 from jobs.replay.intake.log_blocks import ROW, LogColumns
 from jobs.replay.intake.order_keys import comparable, key_at
-from jobs.replay.intake.probe import Cluster, Probed, clusters, probe, probed_file, whole_cluster
+from jobs.replay.intake.probe import Cluster, Probed, ProbeSizes, clusters, probe, probed_file, whole_cluster
 from jobs.replay.intake.ranges import divided
 from jobs.replay.intake.sorted_files import OrderPlan, SortedFile
 from jobs.replay.intake.source_files import OrderReading, SourceFile
@@ -70,11 +70,15 @@ def plan_of(directory: Path, columns: tuple[str, ...] | None, **changes: Any) ->
     return OrderPlan(**(named | changes))
 
 
+def probe_sizes(plan: OrderPlan, *, run_steps: int = 0, run_records: int = 1) -> ProbeSizes:
+    return ProbeSizes(memory_bytes=plan.memory_bytes, run_steps=run_steps, run_records=run_records)
+
+
 def probed_in_parts(file: SourceFile, plan: OrderPlan, *, most: int) -> Probed:
     """Return the order of the records of a file, of which tasks read parts of about so many records."""
     parts = parts_of(file.block, uri=plan.reading.log.uri, records_per_block=most)
     assert sum(part.records for part in parts) == file.block.records
-    of_parts = [probe(file._replace(block=part), plan.reading, memory_bytes=plan.memory_bytes) for part in parts]
+    of_parts = [probe(file._replace(block=part), plan.reading, probe_sizes(plan)) for part in parts]
     return probed_file(of_parts)
 
 
@@ -238,7 +242,7 @@ def test_a_compacted_file_is_ordered_by_its_reader_if_it_has_all_places(tmp_path
     whole = file_of(tmp_path, rows, 1, v=[2, 1, 1, 4], i=[4, 0, 1, 9])
     some = file_of(tmp_path, rows, 2, v=[2, 1, 1, None], i=[4, 0, 1, None])
     for file, has_all in ((whole, True), (some, False)):
-        found = probe(file, plan.reading, memory_bytes=1_000_000)
+        found = probe(file, plan.reading, probe_sizes(plan))
         assert (found.is_ascending, found.reorder_by) == (False, ("v", "i") if has_all else ())
         [cluster] = clusters([(file, found)], memory_bytes=1_000_000)
         assert cluster.is_ordered == has_all
@@ -259,7 +263,7 @@ def test_the_order_of_a_file_does_not_depend_on_the_parts_in_which_tasks_read_it
         hidden = [[None if at in lost else value for at, value in enumerate(values)] for values in (versions, ids)]
         file = file_of(directory, rows, 3, group=random.randint(1, 4), v=hidden[0], i=hidden[1])
         plan = plan_of(directory, None, rows_per_batch=random.randint(1, 5))
-        whole = probe(file, plan.reading, memory_bytes=plan.memory_bytes)
+        whole = probe(file, plan.reading, probe_sizes(plan))
         parts = probed_in_parts(file, plan, most=random.randint(1, 6))
         assert (parts.span, parts.is_ascending) == (whole.span, whole.is_ascending), f"seed {seed}"
         assert whole.is_ascending or parts.reorder_by == whole.reorder_by, f"seed {seed}"

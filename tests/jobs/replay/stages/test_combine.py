@@ -24,12 +24,13 @@ from jobs.replay.pinned import pin
 from jobs.replay.sizes import Sizes
 from jobs.replay.stages import run_chunk
 from jobs.replay.stages.partial_aggregation import with_time_bounds
-from jobs.replay.stages.scan import NEVER_MS, latest_before
+from jobs.replay.stages.scan import NEVER_MS
 from jobs.replay.tasks import LocalTasks
 from tests.support.delta_logs import track_rows
 from tests.support.fuzzing import seeds
 from tests.support.replays import NOW_MS, order_of, pipeline_of, run_range, what_was_run
 from windowlib.columnar.log_reading import TimeColumn
+from windowlib.columnar.watermark_steps import latest_before
 
 DAY_MS: Final = 86_400_000
 FIRST: Final = date(2024, 3, 1)
@@ -121,9 +122,9 @@ def exchanged(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     found: Counter[str] = Counter()
     scanned = run_chunk._scanned
 
-    def counting(*arguments: Any) -> Any:  # noqa: ANN401 - passed on unchanged
-        result = scanned(*arguments)
-        for one in result:
+    def counting(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - passed on unchanged
+        result = scanned(*arguments, **named)
+        for one in result[0]:
             found["partials"] += sum(entry.rows for entry in one.partials_of_buckets)
             found["records"] += sum(entry.rows for entry in one.records_of_buckets)
         found["scans"] += 1
@@ -136,9 +137,11 @@ def exchanged(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 SINGLE: Final = Sizes(local_records=10**9, combined_records=10**12, full_state_rows=0)
 
 
-def random_sizes(random: Random) -> Sizes:
+def random_sizes(random: Random, *, run_steps: int = 3) -> Sizes:
     return Sizes(
         local_records=10**9,
+        run_steps=run_steps,
+        run_records=random.choice((1, 4)),
         combined_records=0,
         combined_cells=random.choice((0.25, 2, 10**9, 10**9)),
         rows_per_read=random.choice((7, 50, 10**6)),

@@ -77,17 +77,17 @@ def without(rows: ReportRows, *slice_ids: str) -> ReportRows:
 def test_the_headline_of_the_blizzard_before_and_after_the_waiver() -> None:
     before, after = build_model(blizzard()), build_model(blizzard(waived=True))
     assert (before.headline, before.is_healthy) == ("2 slices held by a failed check", False)
-    assert before.published_range == "[2013-02-01, 2013-02-04)"
+    assert before.sentences[0] == "Readers see [2013-02-01, 2013-02-04)."
     assert dict(before.statuses)[Status.FAIL] == 2
     assert dict(before.statuses)[Status.STAGED] == 9
     assert (after.headline, after.is_healthy) == ("All 14 slices published, 2 of them waived", True)
-    assert after.published_range == "[2013-02-01, 2013-02-15)"
+    assert after.sentences[0] == "Readers see [2013-02-01, 2013-02-15)."
     assert (before.totals.read, before.totals.invalid) == (12_393, 1_067)
 
 
 def test_missing_slices_are_not_in_the_published_range() -> None:
     model = build_model(without(blizzard(waived=True), "2013-02-05"))
-    assert model.published_range == "[2013-02-01, 2013-02-05), [2013-02-06, 2013-02-15)"
+    assert model.sentences[0] == "Readers see [2013-02-01, 2013-02-05), [2013-02-06, 2013-02-15)."
     assert model.headline == "Published, with 1 slice missing in between"
 
 
@@ -131,7 +131,7 @@ def test_the_median_of_two_slices_is_not_the_greater_one() -> None:
 def test_the_content_without_any_run() -> None:
     rows = replace(blizzard(), slices=(), runs={}, published={}, requests=(), publications=(), as_of_ms=None)
     model = build_model(rows)
-    assert (model.headline, model.published_range) == ("Nothing has been replayed yet", "nothing yet")
+    assert (model.headline, model.sentences[0]) == ("Nothing has been replayed yet", "Readers see nothing yet.")
     assert not months(model)
     assert not strips(model)
 

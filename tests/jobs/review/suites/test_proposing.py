@@ -172,8 +172,11 @@ def test_only_few_values_are_a_set() -> None:
 
 def test_no_history_is_refused_and_no_file_is_overwritten(tmp_path: Path) -> None:
     nothing = random_past(random.Random(1), 0, rows_max=3, rows_at_once=5)
-    with pytest.raises(RequestError, match="has no published run to learn from"):
+    with pytest.raises(RequestError, match="has no run to learn from"):
         propose(sales(), nothing)
+    history = replace(nothing.history, left_out={"a person has waived a failed check": ("2024-01-01",)})
+    with pytest.raises(RequestError, match=r"waived a failed check\). Publish other slices first"):
+        propose(sales(), replace(nothing, history=history))
     path = tmp_path / "suite.json"
     write_new(path, "one\n")
     with pytest.raises(RequestError, match="is not overwritten"):
