@@ -11,7 +11,7 @@ import pyarrow as pa
 from jobs.replay.intake.order_keys import OrderKey, ends, key_at, signs
 from jobs.replay.intake.runs import Ints, RowRun, RunFinder, in_log_order
 from jobs.replay.intake.source_files import OrderReading, SourceFile
-from windowlib.columnar.instants import read_instants
+from windowlib.columnar.instants import decodable, read_instants
 
 SAMPLES: Final = 256
 """A sample has about so many places for as many bytes as a task orders in memory."""
@@ -118,7 +118,8 @@ def probe(file: SourceFile, reading: OrderReading, sizes: ProbeSizes) -> Probed:
 def _times(rows: pa.RecordBatch, reading: OrderReading) -> Ints | None:
     if reading.time is None:
         return None
-    return read_instants(rows.column(reading.time.name), reading.time.unit).ms
+    readable, _ = decodable(rows.select([reading.time.name]))
+    return read_instants(readable.column(reading.time.name), reading.time.unit).ms
 
 
 def _span(run: RowRun) -> tuple[OrderKey, OrderKey]:

@@ -119,11 +119,14 @@ def in_log_order(parts: Sequence[Sequence[RowRun]]) -> list[tuple[RowRun, int]] 
 
 
 def with_runs(blocks: Sequence[Block], parts: Sequence[Sequence[RowRun]], *, rank: int) -> list[Block]:
-    """Return the parts of files as blocks with runs, in the order of their files. `rank` is the first one of all."""
+    """Return the parts of files with records as blocks with runs, in the order of their files.
+
+    `rank` is the first one of all.
+    """
     runs_of: list[list[Run]] = [[] for _ in blocks]
     for run, number in in_log_order(parts) or ():
         runs_of[number].append(
             Run(run.first, run.step, run.records, rank=rank, commit=run.commit, latest_ms=run.latest_ms)
         )
         rank += run.records
-    return [block._replace(runs=tuple(runs)) for block, runs in zip(blocks, runs_of, strict=True)]
+    return [block._replace(runs=tuple(runs)) for block, runs in zip(blocks, runs_of, strict=True) if runs]

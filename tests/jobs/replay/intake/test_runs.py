@@ -7,6 +7,7 @@ from random import Random
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from jobs.lake.lake import Lake
@@ -17,8 +18,10 @@ from jobs.replay.intake import intake
 from jobs.replay.intake.blocks import Block
 from jobs.replay.intake.intake import take_in
 from jobs.replay.intake.layout import parts_of
+from jobs.replay.intake.log_blocks import LogColumns
 from jobs.replay.intake.probe import ProbeSizes, clusters, probe, probed_file
 from jobs.replay.intake.runs import RunFinder, in_log_order, with_runs
+from jobs.replay.intake.source_files import OrderReading, SourceFile
 from jobs.replay.pinned import pin
 from jobs.replay.stages import run_chunk
 from jobs.replay.stages.partial_aggregation import with_time_bounds
@@ -30,7 +33,9 @@ from tests.support.compacted import compact, in_turns
 from tests.support.fuzzing import seeds
 from tests.support.replays import NOW_MS, order_of, run_range, what_was_run
 from windowlib.columnar.instants import read_instants
+from windowlib.columnar.log_reading import TimeColumn
 from windowlib.records import tables
+from windowlib.records.column_types import field_node
 
 
 def parts_of_ids(chance: Random) -> list[list[int]]:
@@ -118,6 +123,32 @@ def test_blocks_with_runs_give_each_record_its_rank_and_commit(tmp_path: Path) -
                 assert sorted(read) == [(rank + at, version_of[n], n) for at, n in enumerate(wanted)], f"seed {seed}"
             rank += len(wanted)
     assert in_runs > 20
+
+
+def test_a_part_without_records_is_no_block(tmp_path: Path) -> None:
+    """Defect: its commit was counted, so later commits of the slice had other numbers, and runs other ids."""
+    ids = [0, 2, 1, 3]
+    file = file_of(tmp_path, [{"n": row_id} for row_id in ids], 7, v=[0] * 4, i=ids)
+    finder = RunFinder(most_steps=4, least_records=1)
+    assert finder.add([pa.array([0] * 4), pa.array(ids)], None) is not None
+    empty = file.block._replace(records=0)
+    [block] = with_runs([empty, file.block], [(), tuple(finder.runs)], rank=0)
+    assert sum(run.records for run in block.runs) == len(ids)
+
+
+def test_an_event_time_that_is_not_utf8_ends_no_probe(tmp_path: Path) -> None:
+    """Defect: the scan makes such a record invalid, and the search for runs ended with a UnicodeDecodeError."""
+    path, raw = tmp_path / "0.parquet", pa.array([b"\xff\xfe", b"1", b"2"], pa.binary())
+    texts = pa.Array.from_buffers(pa.string(), len(raw), raw.buffers())
+    pq.write_table(pa.table({"t": texts, "v": pa.array([0] * 3), "i": pa.array([0, 1, 2])}), path)
+    log = LogColumns(
+        uri=str(tmp_path), version=0, fields=[field_node("t", "string")], rows_per_batch=3, joined_bytes=200
+    )
+    reading = OrderReading(log=log, columns=None, hidden=("v", "i"), time=TimeColumn(name="t", unit="ms"))
+    file = SourceFile(Block(str(path), path.name, {}, 0, 0, 0, 0, 0, 3), 0, 0)
+    runs = probe(file, reading, ProbeSizes(1_000, run_steps=4, run_records=1)).runs
+    assert runs is not None
+    assert [run.latest_ms for part in runs for run in part] == [2]
 
 
 SIDE_COLUMNS = ("slice_id", "rank", "record_id", "row_id", "row_check")
