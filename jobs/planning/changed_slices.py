@@ -272,7 +272,8 @@ def in_words(work: RequestContext, changed: Sequence[ChangedSlice], *, which: st
         for change in changed
         if change.records_then and not (change.now.records or change.removed or change.now.has_unknown_records)
     ]
-    absent = not_in_upstream(work, work.ledger.view()) if empty else frozenset()
+    names = [slice_.slice_id for slice_ in empty]
+    absent = not_in_upstream(work, work.ledger.view(), staged=names) if empty else frozenset()
     if emptied := [slice_ for slice_ in empty if slice_.slice_id not in absent]:
         words += f"; a replay publishes {counted(len(emptied), noun)} without a record: {named_spans(emptied)}"
     if unpublished := [slice_ for slice_ in empty if slice_.slice_id in absent]:

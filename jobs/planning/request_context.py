@@ -1,7 +1,7 @@
 """What a request works on (pipeline, lake, ledger), and how a request is opened, shared and resumed."""
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from pathlib import Path
@@ -193,13 +193,13 @@ def is_overtaken(work: RequestContext, view: LedgerView, request: Request) -> bo
     return not request.is_complete or states.get(request.to_ms, after.result.state_before) != after.result.state_before
 
 
-def not_in_upstream(work: RequestContext, view: LedgerView) -> frozenset[str]:
-    """Return the published slices that the pipeline whose table is the log does not publish now. Others have none."""
+def not_in_upstream(work: RequestContext, view: LedgerView, *, staged: Collection[str] = ()) -> frozenset[str]:
+    """Return the published and `staged` slices that the pipeline whose table is the log does not publish now."""
     if work.pipeline.log.pipeline is None:
         return frozenset()
     from jobs.reading.upstream_place import UpstreamPlace  # few pipelines need it
 
-    return frozenset(view.published.keys() - UpstreamPlace(lake=work.lake, pipeline=work.pipeline).readable_ids())
+    return frozenset({*view.published, *staged} - UpstreamPlace(lake=work.lake, pipeline=work.pipeline).readable_ids())
 
 
 def declined_requests(view: LedgerView) -> dict[str, list[tuple[Request, str]]]:

@@ -481,6 +481,9 @@ def test_an_upstream_that_has_rolled_back_all_is_told_and_no_damage(lake: Path) 
     told = told_changes(work, work.ledger.view())
     assert told.slices is None
     assert "not compared with the log: pipeline hours has published nothing" in told.sentences[0]
+    assert not_in_upstream(work, work.ledger.view(), staged=["1970-01-08"]) == {
+        f"1970-01-0{day}" for day in (5, 6, 7, 8)
+    }
     verified = verify_log(work.lake, work.pipeline, work.ledger.view(), span=Span())
     assert not verified.findings
     assert str(verified).startswith("the log was not compared: pipeline hours has published nothing")
