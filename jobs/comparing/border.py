@@ -24,6 +24,7 @@ from jobs.lake.lake import Lake
 from jobs.lake.row_filter import RowFilter
 from jobs.lake.store import read_attempts
 from jobs.ledger.view import LedgerView, StagedRun
+from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning.chains import RunsByState
 from jobs.reading.published import BOUNDS, read_published
 from jobs.reading.stored_rows import StoredRuns
@@ -75,9 +76,14 @@ def border_change(lake: Lake, view: LedgerView, request_id: str, *, before: Stag
             shown=stored.shown(before, from_ms=from_ms),
             hidden=stored.results(replayed if fires_early(former) or fires_early(new) else []),
             later=stored.results(runs if has_fired else []),
-            watermark_ms=stored.watermark_ms(*replayed[:1]),
+            watermark_ms=stored.watermark_ms(*replayed[:1]) if _have_same_time(*specs) else None,
         )
     )
+
+
+def _have_same_time(former: Pipeline, new: Pipeline) -> bool:
+    """Return whether records have the same event time in both specs, so that windows of both are on one time line."""
+    return (former.log.event_time, former.log.columns) == (new.log.event_time, new.log.columns)
 
 
 def _before(by_state: RunsByState, first: StagedRun) -> Iterator[StagedRun]:

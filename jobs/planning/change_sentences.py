@@ -16,7 +16,7 @@ from jobs.planning.published_spec import chain_ends, on_published_spec
 from jobs.planning.request_context import SHOWN_ID, RequestContext, not_in_upstream
 from jobs.planning.restating import restating
 from jobs.runs import EMPTY_STATE, Slice
-from windowlib.errors import LedgerError, LogError, StoreError
+from windowlib.errors import LedgerError, LogError, SpecError, StoreError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ def told(work: RequestContext, find: Callable[[], Restating], *, is_edited: bool
     """
     try:
         restating, earlier = find(), earlier_in_upstream(work, work.ledger.view())
-    except (LogError, LedgerError, StoreError) as error:  # the log may be the table of another pipeline
+    except (LogError, SpecError, LedgerError, StoreError) as error:  # the log may be the table of another pipeline
         return ToldChanges(slices=None, sentences=(f"the published slices were not compared with the log: {error}",))
     is_off = restate_rule(work).mode == "off"
     return ToldChanges(

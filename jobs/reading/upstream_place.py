@@ -227,11 +227,11 @@ class UpstreamPlace:
 
         Raises:
             NothingPublishedError: nothing is published.
-            SpecError: no published slice is cut as those of the reader, or one of the pipelines reads the other.
+            SpecError: no published slice is one of the reader or a part of one, or the pipelines read each other.
         """
         log, source = self.pipeline.log, self.pipeline.source
         theirs = spec_of(view, self._newest_run(view)).log.slice
-        if not any(self._fits(view, run) for run in reversed(published_runs(view))):
+        if not any(self._nests(view, run) for run in reversed(published_runs(view))):
             raise SpecError(
                 f"{source}: log.slice: the slices must be those of pipeline {self.upstream}: found {_cut(log.slice)}, "
                 f"allowed: {_cut(theirs)}"

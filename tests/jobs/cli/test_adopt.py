@@ -396,6 +396,20 @@ def test_an_adoption_that_shows_records_twice_waits_for_a_person(
     assert (shell.out == before) == is_repeated
 
 
+def test_the_watermark_of_other_event_times_excuses_no_lost_window(shell: Shell) -> None:
+    """Defect: windows of the former event time that begin after the watermark of the new one counted as shown later."""
+    write(shell, "0s", **{"size: 30h": "size: 24h"})
+    assert shell("run", "sales", "--from", day(0), "--to", day(3)) == 0, shell.err
+    earlier = {
+        "size: 30h": "size: 24h",
+        "event_time: {column: at,": "event_time: {column: early,",
+        "slice: {by: day}": "columns: {early: at - 72000000}\n  slice: {by: day}",
+    }
+    write(shell, "0s", **earlier)
+    assert shell("adopt", "sales", "--from", day(2)) == 1
+    assert re.search(r"found [1-9]\d* windows? lost for good", flat(shell.err)), shell.err
+
+
 def test_the_check_also_holds_a_range_after_the_published_head(shell: Shell) -> None:
     """No published run of the range has another spec. The border is after the published run before the range."""
     write(shell, "0s", **{"size: 30h": "size: 24h"})

@@ -602,6 +602,30 @@ def test_an_upstream_that_goes_on_with_slices_of_another_length(tmp_path: Path, 
     assert totals == {hour: sum(range(hour, hour + 8)) for hour in range(0, 88, 8)}
 
 
+def test_a_reader_may_have_longer_slices_than_all_that_its_upstream_publishes(tmp_path: Path) -> None:
+    """Defect: without one slice of its own length, the reader was refused, and `status` took it for broken."""
+    rows = [{"k": hour % 2, "at": hour * HOUR_MS, "v": hour, "dt": day_and_hour(hour)} for hour in range(48)]
+    write_deltalake(str(tmp_path / "log"), pa.Table.from_pylist(rows), partition_by=["dt"])
+    one = pipeline_of(
+        "pipeline: one\nlog:\n  table: log\n  key: [k]\n  event_time: {column: at, unit: ms}\n"
+        "  slice: {by: dt, every: 6h}\n  order: [v]\nwatermark: {kind: ascending}\nwindows:\n  tumbling: {size: 2h}\n"
+        "aggregates: {n: {count: {}}, total: {sum: v}}\n"
+    )
+    bounds, reader = ("1970-01-01T00:00", "1970-01-03T00:00"), counting("two", "one", "", size="8h")
+    run_range(None, tmp_path, one, ("1970-01-01T00:00", "1970-01-02T06:00"), sizes=SIZES)
+    with pytest.raises(RequestError, match="1970-01-02: pipeline one has not published it"):
+        run_range(None, tmp_path, reader, bounds, sizes=SIZES)
+    run_range(None, tmp_path, one, ("1970-01-02T06:00", "1970-01-03T00:00"), sizes=SIZES)
+    assert run_range(None, tmp_path, reader, bounds, sizes=SIZES).is_published
+    work = context_in(tmp_path, reader)
+    rows = read_published(work.lake, "two", work.ledger.view()).to_pylist()
+    totals = {(row["k"], int(row["window_start"].timestamp()) // 3_600): row["total"] for row in rows}
+    assert totals == {(k, hour): sum(range(hour + k, hour + 8, 2)) for k in range(2) for hour in range(0, 40, 8)}
+    other = counting("two", "one", "  slice: {every: 8h}\n", size="8h")
+    told = told_changes(context_in(tmp_path, other), work.ledger.view())
+    assert "slices must be those of pipeline one" in told.sentences[0]
+
+
 def counting(name: str, reads: str, more: str, *, size: str) -> Pipeline:
     return pipeline_of(
         f"pipeline: {name}\nlog:\n  pipeline: {reads}\n  key: [k]\n  event_time: {{column: window_time}}\n{more}"
