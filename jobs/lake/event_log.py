@@ -333,10 +333,11 @@ def _opened_log(place: LogPlace, version: int | None, known: KnownLog) -> LogVer
     Raises:
         LogError: as for `LogPlace.open`.
     """
-    opened = None if version is not None else known.opened
-    if opened is not None and opened.uri == place.uri and place.is_newest(opened.version):
-        return opened
-    return place.open(version)
+    opened = known.opened
+    if opened is None or opened.uri != place.uri:
+        return place.open(version)
+    is_asked = place.is_newest(opened.version) if version is None else opened.version == version
+    return opened if is_asked else place.open(version)
 
 
 def _layout(log: LogVersion, root: str) -> FileLayout:

@@ -86,7 +86,7 @@ class Ledger:
         version = self._refresh()
         if at is not None and at > version:
             raise LedgerError(f"ledger {self.uri} has no version {at} yet; its newest is {version}")
-        if at is None:
+        if at in {None, version}:
             return self._history.project.view(version)
         if self._history.begun_after:
             self.read_whole()

@@ -199,7 +199,8 @@ def not_in_upstream(work: RequestContext, view: LedgerView, *, staged: Collectio
         return frozenset()
     from jobs.reading.upstream_place import UpstreamPlace  # few pipelines need it
 
-    return frozenset({*view.published, *staged} - UpstreamPlace(lake=work.lake, pipeline=work.pipeline).readable_ids())
+    readable = UpstreamPlace(lake=work.lake, pipeline=work.pipeline).readable()
+    return frozenset(name for name in {*view.published, *staged} if view.slices[name] not in readable)
 
 
 def declined_requests(view: LedgerView) -> dict[str, list[tuple[Request, str]]]:

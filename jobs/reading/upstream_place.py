@@ -204,10 +204,10 @@ class UpstreamPlace:
                 published_ms[self._slice_of(view, run)] += run.result.slice.end_ms - run.result.slice.start_ms
         return tuple(slice_ for slice_, ms in published_ms.items() if ms == slice_.end_ms - slice_.start_ms)
 
-    def readable_ids(self) -> frozenset[str]:
+    def readable(self) -> frozenset[Slice]:
         """Return the slices that are published now, as they are cut and as slices of the reader."""
         view = self._ledger().view()
-        return frozenset({*view.published, *(slice_.slice_id for slice_ in self.slices(view))})
+        return frozenset({*(run.result.slice for run in published_runs(view)), *self.slices(view)})
 
     def _slice_of(self, view: LedgerView, run: StagedRun) -> Slice:
         """Return the slice of the reader that has the slice of a run."""
@@ -220,7 +220,7 @@ class UpstreamPlace:
 
     def _nests(self, view: LedgerView, run: StagedRun) -> bool:
         """Return whether the slice of a run is one of the reader, or a part of one."""
-        return self.pipeline.log.slice.is_made_of(spec_of(view, run).log.slice)
+        return self.pipeline.log.reads_slices_of(spec_of(view, run).log.slice)
 
     def check(self, view: LedgerView) -> None:
         """Check the ledger of the other pipeline.

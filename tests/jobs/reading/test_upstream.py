@@ -611,9 +611,10 @@ def test_a_reader_may_have_longer_slices_than_all_that_its_upstream_publishes(tm
         "  slice: {by: dt, every: 6h}\n  order: [v]\nwatermark: {kind: ascending}\nwindows:\n  tumbling: {size: 2h}\n"
         "aggregates: {n: {count: {}}, total: {sum: v}}\n"
     )
-    bounds, reader = ("1970-01-01T00:00", "1970-01-03T00:00"), counting("two", "one", "", size="8h")
+    half = "  slice: {every: 12h}\n"
+    bounds, reader = ("1970-01-01T00:00", "1970-01-03T00:00"), counting("two", "one", half, size="8h")
     run_range(None, tmp_path, one, ("1970-01-01T00:00", "1970-01-02T06:00"), sizes=SIZES)
-    with pytest.raises(RequestError, match="1970-01-02: pipeline one has not published it"):
+    with pytest.raises(RequestError, match="1970-01-02T00, 1970-01-02T12: pipeline one has not published it"):
         run_range(None, tmp_path, reader, bounds, sizes=SIZES)
     run_range(None, tmp_path, one, ("1970-01-02T06:00", "1970-01-03T00:00"), sizes=SIZES)
     assert run_range(None, tmp_path, reader, bounds, sizes=SIZES).is_published
@@ -621,6 +622,14 @@ def test_a_reader_may_have_longer_slices_than_all_that_its_upstream_publishes(tm
     rows = read_published(work.lake, "two", work.ledger.view()).to_pylist()
     totals = {(row["k"], int(row["window_start"].timestamp()) // 3_600): row["total"] for row in rows}
     assert totals == {(k, hour): sum(range(hour + k, hour + 8, 2)) for k in range(2) for hour in range(0, 40, 8)}
+    assert not not_in_upstream(work, work.ledger.view())
+    upstream_work = context_in(tmp_path, one)
+    newest = upstream_work.ledger.view().standing[-1].seq
+    rollback(upstream_work, newest, reason="a test", who="ann")  # 1970-01-02T00 of 6h is still published
+    assert not_in_upstream(work, work.ledger.view()) == {"1970-01-02T00", "1970-01-02T12"}
+    for more in ("  panes: all\n", "  table: late_records\n"):  # the order of their rows begins anew in each slice
+        with pytest.raises(SpecError, match="slices must be those of pipeline one"):
+            plan_of(tmp_path, counting("four", "one", half + more, size="8h"))
     with pytest.raises(SpecError, match="slices must be those of pipeline one"):
         plan_of(tmp_path, counting("three", "one", "  slice: {every: 8h}\n", size="8h"))
 
