@@ -21,7 +21,7 @@ from jobs.planning.suite_fingerprint import with_checks
 from jobs.publishing.rules import describe_hold
 from jobs.reading.published import published_runs
 from jobs.reading.stored_tables import own_columns, spec_of
-from jobs.reading.upstream_place import UpstreamPlace
+from jobs.reading.upstream_place import UpstreamPlace, reads_slices_of
 from jobs.runs import Slice
 from windowlib.errors import RequestError, SpecError
 from windowlib.records.column_types import spell_type
@@ -52,7 +52,7 @@ def stopped_readers(readers: Sequence[Pipeline], lake: Lake, *, before: Pipeline
     """
     for reader in readers:
         table, by = reader.log.table, after.log.slice
-        if reader.log.pipeline == before.name and not reader.log.reads_slices_of(by):
+        if reader.log.pipeline == before.name and not reads_slices_of(reader, by):
             yield f"pipeline {reader.name} {_with_cut_of(reader, by)}"
         if reader.log.pipeline != before.name or not (lost := own_columns(before, table) - own_columns(after, table)):
             continue
@@ -152,7 +152,7 @@ def slices_to_follow(work: RequestContext) -> tuple[tuple[Slice, ...], tuple[str
 def _of_other_cut(pipeline: Pipeline, view: LedgerView) -> tuple[str, ...]:
     """Return a warning if the other pipeline goes on with slices of another cut."""
     by = None if view.head is None else spec_of(view, view.head).log.slice
-    if by is None or pipeline.log.reads_slices_of(by):
+    if by is None or reads_slices_of(pipeline, by):
         return ()
     return (f"pipeline {pipeline.name} {_with_cut_of(pipeline, by)}",)
 

@@ -220,7 +220,7 @@ class UpstreamPlace:
 
     def _nests(self, view: LedgerView, run: StagedRun) -> bool:
         """Return whether the slice of a run is one of the reader, or a part of one."""
-        return self.pipeline.log.reads_slices_of(spec_of(view, run).log.slice)
+        return reads_slices_of(self.pipeline, spec_of(view, run).log.slice)
 
     def check(self, view: LedgerView) -> None:
         """Check the ledger of the other pipeline.
@@ -352,6 +352,15 @@ def _own(view: LedgerView, slice_: UpstreamSlice, *, table: str) -> list[frozens
     """Return the keys and outputs of each part of a slice that has rows: the other parts give no record."""
     parts = (part for part in slice_.parts if part.result.digests.get(table) != IdSum().digest())
     return [own_columns(spec_of(view, part), table) for part in parts]
+
+
+def reads_slices_of(reader: Pipeline, by: SliceGrammar) -> bool:
+    """Return whether slices of another pipeline are those of a reader, or parts of them.
+
+    Only final windows go on in their order from one part to the next. The order of other rows begins anew.
+    """
+    log = reader.log
+    return log.slice.cut == by.cut or (log.panes == "final" and log.slice.is_made_of(by))
 
 
 def _cut(by: SliceGrammar) -> str:

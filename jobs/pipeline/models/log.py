@@ -380,13 +380,6 @@ class LogGrammar(Choice):
             )
         return self
 
-    def reads_slices_of(self, other: SliceGrammar) -> bool:
-        """Return whether slices of another pipeline are those of the log, or parts of them.
-
-        Only final windows go on in their order from one part to the next. The order of other rows begins anew.
-        """
-        return self.slice.cut == other.cut or (self.panes == "final" and self.slice.is_made_of(other))
-
     @property
     def shown(self) -> str:
         """The log as messages name it."""
