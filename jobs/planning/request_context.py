@@ -199,8 +199,7 @@ def not_in_upstream(work: RequestContext, view: LedgerView, *, staged: Collectio
         return frozenset()
     from jobs.reading.upstream_place import UpstreamPlace  # few pipelines need it
 
-    readable = UpstreamPlace(lake=work.lake, pipeline=work.pipeline).readable()
-    return frozenset(name for name in {*view.published, *staged} if view.slices[name] not in readable)
+    return UpstreamPlace(lake=work.lake, pipeline=work.pipeline).lacking(view, {*view.published, *staged})
 
 
 def declined_requests(view: LedgerView) -> dict[str, list[tuple[Request, str]]]:

@@ -204,10 +204,14 @@ class UpstreamPlace:
                 published_ms[self._slice_of(view, run)] += run.result.slice.end_ms - run.result.slice.start_ms
         return tuple(slice_ for slice_, ms in published_ms.items() if ms == slice_.end_ms - slice_.start_ms)
 
-    def readable(self) -> frozenset[Slice]:
-        """Return the slices that are published now, as they are cut and as slices of the reader."""
+    def lacking(self, own: LedgerView, slice_ids: Iterable[str]) -> frozenset[str]:
+        """Return the slices of the reader that are not published now, neither as they are cut nor in shorter slices.
+
+        `own` is a view of the reader's ledger.
+        """
         view = self._ledger().view()
-        return frozenset({*(run.result.slice for run in published_runs(view)), *self.slices(view)})
+        readable = {*(run.result.slice for run in published_runs(view)), *self.slices(view)}
+        return frozenset(slice_id for slice_id in slice_ids if own.slices[slice_id] not in readable)
 
     def _slice_of(self, view: LedgerView, run: StagedRun) -> Slice:
         """Return the slice of the reader that has the slice of a run."""
