@@ -18,6 +18,7 @@ from jobs.orchestration.requests import run_request
 from jobs.orchestration.restatements import propose_changes
 from jobs.orchestration.scheduling import plan_scheduled
 from jobs.pipeline.slices import slices_between
+from jobs.planning.chains import newly_shown
 from jobs.planning.lease_keeping import release
 from jobs.planning.published_spec import FORMER_SPEC, LOST, on_published_spec, why_lost
 from jobs.planning.request_context import IfOpen, RequestContext, open_request_context
@@ -29,6 +30,7 @@ from jobs.publishing.optimistic_check import By
 from jobs.publishing.publication_warnings import publication_warnings
 from jobs.publishing.publishing import publish_request
 from jobs.publishing.rules import _incomplete, judge_publication
+from jobs.publishing.waivers import SliceWaiver, waive_all
 from jobs.reading.published import published_runs
 from jobs.replay.restart import restart_before
 from jobs.review.pages.decision_forms import Possible, decision_forms
@@ -295,7 +297,7 @@ def test_a_replay_of_a_part_of_a_repair_ends_the_repair(place: Place) -> None:
 
 
 def test_a_run_that_readers_see_is_not_judged_for_a_repair_that_ends_beside_the_request(place: Place) -> None:
-    """The last run of the request is published already, so the change of the first day is told at the one before."""
+    """The last run of the request is published already. The run of the first day is one that the end shows again."""
     place.put(Put(0, 1), Put(0, 5), Put(0, 2.5), Put(0, 23.99), Put(1, 25), Put(1, 0.5, 10), Put(1, 47.99))
     place.put(Put(2, 60), Put(2, 71.99))
     work = place.work()
@@ -306,11 +308,18 @@ def test_a_run_that_readers_see_is_not_judged_for_a_repair_that_ends_beside_the_
     assert run(work, 2, 3, kind=RequestKind.RESTATEMENT).is_published
     work = place.work(more="publish: {settled: {after: 1h, change_at_most: {share: 0}}}\n")
     attempt = publish_request(work, staged, who="ann")
-    assert attempt.stopped_by == ("1970-01-06",)
+    assert attempt.stopped_by == ("1970-01-05", "1970-01-06")
     view = work.ledger.view()
-    first, last = map(view.run, view.requests[staged].runs.values())
-    assert [check.slice_id for check in first.result.checks if check.table == SETTLED] == ["1970-01-05", "1970-01-06"]
+    judged, last = newly_shown(view, view.requests[staged]), view.run(view.requests[staged].runs["1970-01-07"])
+    assert [*judged] == ["1970-01-06", "1970-01-05"]
+    for name, run_id in judged.items():
+        checks = [check.slice_id for check in view.run(run_id).result.checks if check.table == SETTLED]
+        assert checks == [name]
     assert (view.published["1970-01-07"], last.verdict) == (last.result.run_id, Verdict.PASS)
+    by = By(who="ann", decision_id="looked")
+    waivers = [SliceWaiver(slice_id=name, run_id=run_id, reason="looked") for name, run_id in judged.items()]
+    waive_all(work, waivers, by=by, request_id=staged)
+    assert publish_request(work, staged, who="ann").is_published
 
 
 def test_a_replay_in_one_repair_ends_those_that_touch_it(place: Place) -> None:

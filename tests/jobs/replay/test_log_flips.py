@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from random import Random
@@ -16,6 +16,7 @@ from jobs.cli.main import hindcast
 from jobs.cli.options import run_cli
 from jobs.lake.lake import Lake
 from jobs.ledger import events
+from jobs.ledger.events import columns_of
 from jobs.ledger.seen_log import known_log
 from jobs.ledger.view import LedgerView
 from jobs.orchestration.plan_outline import outline
@@ -223,10 +224,10 @@ def test_a_ledger_without_digests_is_read(tmp_path: Path, monkeypatch: pytest.Mo
     new = ("file_digests", "log_digests")
 
     def older(value: Any) -> Mapping[str, Any]:  # noqa: ANN401 - any dataclass
-        return {name: one for name, one in asdict(value).items() if name not in new}
+        return {name: one for name, one in columns_of(value).items() if name not in new}
 
     with monkeypatch.context() as patched:
-        patched.setattr(events, "asdict", older)
+        patched.setattr(events, "columns_of", older)
         lake = replayed(tmp_path, cover="nothing")
     assert all(not run.result.log.file_digests for run in lake.view.runs.values())
     lake.read()
