@@ -211,7 +211,7 @@ class UpstreamPlace:
         """
         view = self._ledger().view()
         readable = {*(run.result.slice for run in published_runs(view)), *self.slices(view)}
-        return frozenset(slice_id for slice_id in slice_ids if own.slices[slice_id] not in readable)
+        return frozenset(slice_id for slice_id in slice_ids if own.slices.get(slice_id) not in readable)
 
     def _slice_of(self, view: LedgerView, run: StagedRun) -> Slice:
         """Return the slice of the reader that has the slice of a run."""
