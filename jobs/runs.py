@@ -45,6 +45,10 @@ class Slice:
         """The day that the slice is; None if it is no whole day, so that its id has a time."""
         return date.fromisoformat(self.slice_id) if len(self.slice_id) == _DATE_LENGTH else None
 
+    def overlaps(self, other: "Slice") -> bool:
+        """Return whether an instant is in both slices."""
+        return self.start_ms < other.end_ms and other.start_ms < self.end_ms
+
 
 OPTIONAL_FATES = ("filtered", "duplicate")
 """The fates of records that only some pipelines have. They are not shown where no record has them."""

@@ -107,12 +107,10 @@ def _refuse_widened(pipeline: Pipeline, lake: Lake, pinned: PinnedLog) -> None:
     """
     from jobs.engine.window_spec import engine  # few logs need it
     from jobs.lake.store import check_columns
-    from jobs.pipeline.log_schema import derivation
-    from windowlib.records.column_types import spell_type
+    from jobs.pipeline.log_schema import input_columns
     from windowlib.records.tables import window_outputs
 
-    columns = {name: spell_type(node) for name, node in pinned.nodes.items()}
-    columns |= {name: spell_type(node) for name, node in derivation(pipeline, columns).nodes.items()}
+    columns = input_columns(pipeline, pinned.columns)
     keys = {name: columns[name] for name in pipeline.log.key_columns}
     table = window_outputs(keys, {} if pipeline.functions() else engine(pipeline, columns).outputs)
     check_columns(lake.table(pipeline.name, table.name), table)

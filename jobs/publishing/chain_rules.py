@@ -50,7 +50,7 @@ def of_other_cut(work: RequestContext, view: LedgerView, request: Request) -> Ob
     misfits = [
         shown.slice_id
         for shown in of_other_cut_between(view, grid, first_ms=first_ms, last_ms=last_ms, names=request.runs)
-        if any(shown.start_ms < slice_.end_ms and slice_.start_ms < shown.end_ms for slice_ in own)
+        if any(map(shown.overlaps, own))
     ]
     if not misfits or view.head is None:
         return None

@@ -85,7 +85,7 @@ class UpstreamVersion(ParquetVersion):
         for slice_ in slices:
             own = self.own.get(slice_.slice_id)
             if own is None:
-                within = (every for other, every in self.other_cut if _overlap(slice_, other))
+                within = (every for other, every in self.other_cut if slice_.overlaps(other))
                 every = next(within, None)
                 missing[slice_.slice_id] = f"pipeline {upstream} has " + (
                     "not published it" if every is None else f"published its time in slices of {every}"
@@ -370,10 +370,6 @@ def reads_slices_of(reader: Pipeline, by: SliceGrammar) -> bool:
 def _cut(by: SliceGrammar) -> str:
     """Return how slices are cut, as a file states it."""
     return f"{{every: {format_duration(by.every_ms)}, timezone: {by.timezone}}}"
-
-
-def _overlap(slice_: Slice, other: Slice) -> bool:
-    return slice_.start_ms < other.end_ms and other.start_ms < slice_.end_ms
 
 
 def _upstream_of(view: LedgerView) -> str | None:

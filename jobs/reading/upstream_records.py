@@ -28,9 +28,16 @@ from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.models.log import LogGrammar
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.upstream import SLICE_COLUMN, WINDOW_TIME
-from jobs.reading.published import PublishedView, published_runs, published_sql, quote_duckdb
+from jobs.reading.published import (
+    KeyedRuns,
+    PublishedView,
+    published_runs,
+    published_sql,
+    quote_duckdb,
+    runs_by_keys,
+)
 from jobs.reading.stored_rows import StoredRuns, of_attempts, run_attempt, statistics_digests
-from jobs.reading.stored_tables import keys_by_run, spec_of, stored_table
+from jobs.reading.stored_tables import spec_of, stored_table
 from windowlib.bounds import MAX_TIME_MS, MIN_TIME_MS
 from windowlib.errors import LogError
 from windowlib.profiles import profile
@@ -59,27 +66,20 @@ class UpstreamSlice:
     Attributes:
         run: the published run of the slice.
         parts: the published runs whose rows are read: this run, and earlier ones that may have panes of its windows.
-        keys: the key columns of each part. Panes of one window are in parts with the same key columns.
+        groups: the parts by their key columns. Panes of one window are in parts with the same key columns.
         ends_ms: the slice has the windows that end after the first and up to the second instant; None: all rows.
     """
 
     run: StagedRun
     parts: tuple[StagedRun, ...]
-    keys: tuple[tuple[str, ...], ...] = ()
+    groups: tuple[KeyedRuns, ...] = ()
     ends_ms: tuple[int, int] | None = None
 
     def digest(self, log: LogGrammar) -> str:
         """Return a digest of all that its rows follow from. A run's id determines the run's rows (law L1)."""
         runs = [part.result.run_id for part in self.parts]
-        keys = [self.keys] if len({*self.keys}) > 1 else []
+        keys = [[group.keys for group in self.groups]] if len(self.groups) > 1 else []
         return fingerprint([FORMAT, log.pipeline, log.table, log.panes, runs, self.ends_ms, *keys])
-
-    def by_keys(self) -> Mapping[tuple[str, ...], Sequence[StagedRun]]:
-        """Return the parts with equal key columns, key columns -> parts."""
-        grouped: dict[tuple[str, ...], list[StagedRun]] = {}
-        for keys, part in zip(self.keys, self.parts, strict=True):
-            grouped.setdefault(keys, []).append(part)
-        return grouped
 
 
 def upstream_slices(lake: Lake, view: LedgerView, log: LogGrammar) -> list[UpstreamSlice]:
@@ -93,13 +93,13 @@ def upstream_slices(lake: Lake, view: LedgerView, log: LogGrammar) -> list[Upstr
     if log.panes != "final":
         return [UpstreamSlice(run=run, parts=(run,)) for run in runs]
     bounds = _bounds(lake, view, log, runs=runs)
-    untils_ms, keys = _untils_ms(view, runs, bounds), keys_by_run(view, runs)
+    untils_ms = _untils_ms(view, runs, bounds)
     slices, parts, final_ms = list[UpstreamSlice](), list[tuple[StagedRun, int, int]](), MIN_TIME_MS
     for run, until_ms in zip(runs, untils_ms, strict=True):
         first_ms, last_ms = bounds.get(run_attempt(run), (MIN_TIME_MS, MAX_TIME_MS))
         own = (*(part for part, first_end_ms, _ in parts if first_end_ms <= until_ms), run)
-        own_keys = tuple(keys[part.result.run_id] for part in own)
-        slices.append(UpstreamSlice(run=run, parts=own, keys=own_keys, ends_ms=(final_ms, until_ms)))
+        groups = runs_by_keys(view, own)
+        slices.append(UpstreamSlice(run=run, parts=own, groups=groups, ends_ms=(final_ms, until_ms)))
         final_ms = until_ms
         parts = [part for part in (*parts, (run, first_ms, last_ms)) if part[2] > final_ms]
     return slices
@@ -218,8 +218,10 @@ def _own_rows(stored: "pa.Table", slice_: UpstreamSlice, log: LogGrammar) -> "pa
     import pyarrow as pa
 
     return pa.concat_tables(
-        _last_panes(of_attempts(stored, {run_attempt(part, log.table) for part in parts}), keys, slice_.ends_ms)
-        for keys, parts in slice_.by_keys().items()
+        _last_panes(
+            of_attempts(stored, {run_attempt(part, log.table) for part in group.runs}), group.keys, slice_.ends_ms
+        )
+        for group in slice_.groups
     )
 
 
