@@ -34,8 +34,13 @@ class Obstacle(NamedTuple):
 
 
 def of_former_spec(work: RequestContext, view: LedgerView, request: Request) -> Obstacle | None:
-    """Refuse a restatement of another spec than that of the published chain: it would undo an adoption."""
-    if not is_of_former_spec(view, request):
+    """Refuse a restatement of another spec than that of the published chain if it would undo an adoption.
+
+    If the adoption goes on after its slices, these keep their spec, and no other request restates them with it.
+    """
+    chain = (view.published_chain_run(name) for name in request.runs)
+    is_undone = any(run is not None and run.result.spec_fingerprint != request.spec_fingerprint for run in chain)
+    if not is_undone or not is_of_former_spec(view, request):
         return None
     cancel = f"`hindcast cancel {work.pipeline.name} --request {request.request_id} --reason …`"
     return Obstacle(f"request {request.request_id} restates a former spec: {FORMER_SPEC}. Cancel it: {cancel}")
