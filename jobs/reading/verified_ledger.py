@@ -7,10 +7,12 @@ of the pipeline's table commits, and data files that no commit names.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from jobs.lake.damage import refuse_outage
 from jobs.ledger.head import RECENT_COMMITS, head_in_commits, read_head
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.unnamed_files import unnamed_files
 from jobs.reading.stored_rows import Finding
+from windowlib.errors import StoreError
 from windowlib.records import tables
 
 
@@ -29,7 +31,7 @@ def verify_ledger(ledger: Ledger, *, recent: int = RECENT_COMMITS) -> LedgerVeri
 
     Raises:
         LedgerError: the ledger cannot be read, or has lost commits that its head file names.
-        StoreError: a table cannot be read.
+        StoreError: the object store does not answer.
     """
     ledger.read_whole()
     newest = ledger.newest() if ledger.view().version else None
@@ -55,7 +57,12 @@ def _lost(ledger: Ledger, *, recent: int) -> Iterator[str]:
     If the head file is lost as well, the view has compared the newest commit. A copy of a lake that was made during a
     replay has tables that are newer than its ledger, and a head file.
     """
-    stored = head_in_commits(ledger.uri, recent=recent)
+    try:
+        stored = head_in_commits(ledger.uri, recent=recent)
+    except StoreError as error:  # else no other damage is told
+        refuse_outage(ledger.uri, error)
+        yield f"its newest version cannot be compared with the commits of table {tables.TALLIES}: {error}"
+        return
     if stored is not None and not ledger.has(stored) and stored.version <= ledger.view().version:
         yield (
             f"a commit of table {tables.TALLIES} was made when the ledger had version {stored.version} with hash "

@@ -111,6 +111,11 @@ def test_tables_that_are_newer_than_their_ledger_belong_to_a_copy(place: Place) 
     assert place.verified().findings == ()
 
 
+def test_a_damaged_log_of_the_tallies_hides_no_other_damage(place: Place) -> None:
+    max(Path(place.tallies, "_delta_log").glob("*.json")).write_bytes(b"{")
+    assert ["cannot be compared" in finding.what for finding in place.verified().findings] == [True]
+
+
 def test_a_ledger_that_is_gone_is_no_new_one(place: Place) -> None:
     """An incomplete restore, or a rule that expires objects: the next run would begin at version 0, and publish."""
     shutil.rmtree(place.uri)
