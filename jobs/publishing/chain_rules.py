@@ -18,8 +18,9 @@ from jobs.pipeline.slices import SliceGrid, next_slice, previous_slice, show_ms,
 from jobs.planning.chains import adoption, begins_chain, run_before, shown_for_other_spec
 from jobs.planning.plan import of_other_cut_between
 from jobs.planning.published_spec import FORMER_SPEC, is_of_former_spec, replaced_since, why_not_replayed
-from jobs.planning.request_context import RequestContext, not_in_upstream, stored_pipeline
+from jobs.planning.request_context import RequestContext, not_in_upstream
 from jobs.planning.spec_changes import may_fire_otherwise
+from jobs.planning.stored_spec import stored_pipeline
 from jobs.publishing.stop_reasons import listed
 from jobs.reading.stored_tables import spec_of
 from jobs.runs import EMPTY_STATE, Slice
