@@ -1,5 +1,6 @@
 """A log that is a table of another pipeline: each final window once, and only changed rows change a slice."""
 
+import re
 import shutil
 from collections import Counter
 from collections.abc import Sequence
@@ -507,6 +508,11 @@ def test_slices_without_a_column_that_the_reader_names_are_refused(lake: Path) -
             run_range(None, lake, reader, days(last, DAYS), sizes=SIZES, is_fresh=True)
     assert [step.reason for step in plan_of(lake, downstream(), last).steps] == [Reason.CURRENT] * last
     assert run(lake, downstream("  where: n > 0\n", name="other"), 0, DAYS).is_published, "it does not name the column"
+    run_range(None, lake, renamed, days(1, DAYS), sizes=SIZES, is_fresh=True)
+    work = context_in(lake, downstream())
+    told = " ".join(told_changes(work, work.ledger.view()).sentences)
+    assert re.search(r"not proposed, because slice 1970-01-0\d cannot be read: pipeline hours has published it", told)
+    assert "hindcast run" not in told, "it would be refused"
 
 
 def test_a_run_without_rows_lets_no_slice_pass_that_lacks_a_column_and_stops_none(lake: Path) -> None:
