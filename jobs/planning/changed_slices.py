@@ -26,6 +26,7 @@ from jobs.ledger.run_projection import RunBrief, briefs_of
 from jobs.ledger.seen_log import known_log
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.look_back import look_back
+from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slice_grid
 from jobs.plain_text import counted
 from jobs.planning.request_context import RequestContext, not_in_upstream
@@ -101,17 +102,19 @@ def changed_runs(work: RequestContext, view: LedgerView, run_ids: Collection[str
 def _look_for(work: RequestContext, view: LedgerView, run_ids: Collection[str]) -> LogLook:
     briefs = briefs_of(view)
     seen = {run_id: briefs[run_id] for run_id in run_ids if run_id in briefs}
-    if work.pipeline.log.pipeline is not None:  # it has no other slices, and those of another cut stay as they are
-        cut = work.pipeline.log.slice.cut
-        seen = {run_id: brief for run_id, brief in seen.items() if _cut_of(view, run_id) == cut}
+    if work.pipeline.log.pipeline is not None:  # runs of other slices or records of it stay as they are
+        read = _read_by(work.pipeline)
+        seen = {run_id: brief for run_id, brief in seen.items() if _read_by(spec_of(view, view.run(run_id))) == read}
     if not seen:
         return LogLook()
     tip = log_place(work.lake, work.pipeline).tip()
     return LogLook() if tip is None else _looked(work, view, tip, seen=seen)
 
 
-def _cut_of(view: LedgerView, run_id: str) -> tuple[int, str]:
-    return spec_of(view, view.run(run_id)).log.slice.cut
+def _read_by(pipeline: Pipeline) -> tuple[object, ...]:
+    """Return which records of another pipeline a spec reads, and how it cuts them."""
+    log = pipeline.log
+    return log.slice.cut, log.pipeline, log.table, log.panes
 
 
 def _all_that_counts(work: RequestContext, view: LedgerView, tip: LogTip, *, seen: Mapping[str, RunBrief]) -> object:
