@@ -124,7 +124,7 @@ def test_a_stored_spec_is_validated_once_for_all_requests_that_have_it() -> None
         ("key: [origin]", "key: [pane_index]", "key column 'pane_index' has the name of a column of Hindcast's own"),
         ("key: [origin]", "key: [origin, Origin]", "is given twice"),
         ("key: [origin]", "key: []", "log.key"),
-        ("key: [origin]", "key: origin", "log.key: expected a list, found 'origin'"),
+        ("key: [origin]", "key: origin", "log.key: expected a list, such as [origin], found 'origin'"),
         ("key: [origin]", "key: [origin]\n  over: all", "found key and over"),
         ("  key: [origin]\n", "", "needs exactly one of `key: [columns]` and `over: all`"),
         ("{sum: dep_delay}", "{summ: dep_delay}", "unknown aggregate 'summ'"),
