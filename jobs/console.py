@@ -313,11 +313,15 @@ def run_command(
 
 
 def _usage(error: click.ClickException) -> int:
-    """Print click's message, escaped because it quotes the command line."""
+    """Print click's message, escaped because it quotes the command line; the help of a group without a command."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        complain(*error.format_message().splitlines())
+        return USAGE
     context = error.ctx if isinstance(error, click.UsageError) else None
     if context is not None:
         complain(*context.get_usage().splitlines(), f"Try '{context.command_path} --help' for help.", "")
-    complain(f"error: {error.format_message()}")
+    message = error.format_message().replace("\n\t", " ")  # click has a line for each choice
+    complain(f"error: {message}")
     return USAGE
 
 
