@@ -17,18 +17,19 @@ import textwrap
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
-from rich.cells import cell_len
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 from typing_extensions import override
 
 from jobs.disk_errors import disk_problem
 from jobs.plain_text import EscapingFormatter, escaped, escaped_json
 from windowlib.errors import HindcastError, RangeError, SpecError
+
+if TYPE_CHECKING:  # rich takes 25 ms, and many commands print plain lines only
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
 OK, REFUSED, USAGE, INTERRUPTED = 0, 1, 2, 130
 UNWRITTEN = 120
@@ -46,14 +47,18 @@ _LEAST_NAME = 4
 """The name of a column of numbers is broken over lines of at least this width."""
 
 
-def out() -> Console:
+def out() -> "Console":
     """Return the console for results (standard output). A pipe has no width, unless COLUMNS gives it one."""
+    from rich.console import Console
+
     has_width = sys.stdout.isatty() or "COLUMNS" in os.environ
     return Console(highlight=False, width=None if has_width else NO_WIDTH)
 
 
-def err() -> Console:
+def err() -> "Console":
     """Return the console for progress and errors (standard error)."""
+    from rich.console import Console
+
     return Console(stderr=True, highlight=False)
 
 
@@ -62,7 +67,7 @@ def complain_in_json() -> None:
     _in_json.set()
 
 
-def say(*lines: str, style: str | None = None, console: Console | None = None) -> None:
+def say(*lines: str, style: str | None = None, console: "Console | None" = None) -> None:
     """Print one line for each argument. Characters that could break a line or control the terminal are escaped.
 
     On standard error, each line is JSON after `complain_in_json`. Empty lines are left out then.
@@ -70,6 +75,12 @@ def say(*lines: str, style: str | None = None, console: Console | None = None) -
     Any part of `lines` may come from outside. `style` is a style of rich for all lines. By default, `console` is
     standard output.
     """
+    if style is None and console is None:
+        for line in lines:
+            click.echo(escaped(line))
+        return
+    from rich.text import Text
+
     to = console or out()
     if to.stderr and _in_json.is_set():
         for line in filter(None, lines):
@@ -118,6 +129,9 @@ def print_table(
         whole: columns whose words are never broken or cut, such as ids.
         cut: columns whose cells are cut with an ellipsis if the screen is too narrow. Other cells are wrapped then.
     """
+    from rich.cells import cell_len
+    from rich.text import Text
+
     cells = [[cell if isinstance(cell, Text) else Text(escaped(cell)) for cell in row] for row in rows]
     names = [escaped(column) for column in columns]
     texts = [[row[number].plain for row in cells] for number in range(len(names))]
@@ -144,6 +158,8 @@ def print_table(
     for fewest, gap in ((in_one_line, len(_GAP)), (least, len(_GAP)), (least, 1), (broken, 1)):
         room = console.width - gap * len(fewest) - sum(fewest)  # rich adds the gap to the last column, too
         if room >= 0:
+            from rich.table import Table  # most screens are wide enough
+
             table = Table(header_style="bold", box=None, pad_edge=False, padding=(0, gap, 0, 0))
             for column, width in zip(columns, _widened(fewest, widths, room), strict=True):
                 _add_column(table, column, width=width, is_cut=column in cut, is_right=column in right)
@@ -164,8 +180,10 @@ def _widened(fewest: Sequence[int], widths: Sequence[int], room: int) -> list[in
     return made
 
 
-def _add_column(table: Table, name: str, *, width: int, is_cut: bool, is_right: bool) -> None:
+def _add_column(table: "Table", name: str, *, width: int, is_cut: bool, is_right: bool) -> None:
     """Add a column of a fixed width: rich would make columns of numbers narrower, too, and crop the last one."""
+    from rich.text import Text
+
     table.add_column(
         Text(escaped(name)),
         justify="right" if is_right else "left",
@@ -177,18 +195,22 @@ def _add_column(table: Table, name: str, *, width: int, is_cut: bool, is_right: 
 
 def _longest_word(texts: Sequence[str], *, is_rigid: bool) -> int:
     """Return the width of the longest word. Longer words than `_LEAST` may be broken in a column that is not rigid."""
+    from rich.cells import cell_len
+
     longest = max((cell_len(word) for text in texts for word in text.split()), default=1)
     return longest if is_rigid else min(longest, _LEAST)
 
 
 def _print_lines(
-    console: Console, names: Sequence[str], rows: Sequence[Sequence[Text]], *, right: Sequence[bool],
+    console: "Console", names: Sequence[str], rows: "Sequence[Sequence[Text]]", *, right: Sequence[bool],
     widths: Sequence[int],
 ) -> None:  # fmt: skip
     """Print a table whose rows fit into one line each. Ten thousand rows take a fraction of a second."""
+    from rich.text import Text
+
     colours: dict[tuple[str, str], str] = {}
 
-    def shown(cell: Text) -> str:
+    def shown(cell: "Text") -> str:
         """Return the text with the colour codes of its style, if the console shows colours."""
         if not cell.style or console.color_system is None:
             return cell.plain
@@ -199,7 +221,7 @@ def _print_lines(
             colours[key] = captured.get()
         return colours[key]
 
-    def line(row: Sequence[Text]) -> str:
+    def line(row: "Sequence[Text]") -> str:
         parts = []
         for cell, to_right, width in zip(row, right, widths, strict=True):
             space = " " * (width - cell.cell_len)
@@ -209,7 +231,7 @@ def _print_lines(
     click.echo("\n".join(line(row) for row in ([Text(name, style="bold") for name in names], *rows)))
 
 
-def _print_paragraphs(console: Console, names: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
+def _print_paragraphs(console: "Console", names: Sequence[str], rows: "Sequence[Sequence[Text]]") -> None:
     """Print a row as its first cell and a paragraph of the others, for a console too narrow for the table."""
     for first, *others in rows:
         named = [f"{name} {cell.plain}" for name, cell in zip(names[1:], others, strict=True) if cell.plain]

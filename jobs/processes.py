@@ -6,11 +6,11 @@ import signal
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-
-import psutil
+from pathlib import Path
+from typing import Final
 
 _POLL_S = 0.1
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_ZOMBIE: Final = "Z"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,9 +18,8 @@ class ProcessRef:
     """One process. The kernel reuses a pid, but not together with a start time.
 
     Attributes:
-        start_ticks: clock ticks from boot to the start of the process (proc(5), `starttime`). The ledger and the
-            service file store this number, because it stays the same when the wall clock is set. psutil's
-            `create_time()` is a wall-clock time and changes then.
+        start_ticks: clock ticks from boot to the start of the process (proc(5), `starttime`). It stays the same when
+            the wall clock is set.
     """
 
     pid: int
@@ -28,20 +27,17 @@ class ProcessRef:
 
     def is_alive(self) -> bool:
         """Return whether this process runs. A zombie, which ended and was not waited for, does not run."""
-        return self._found() is not None
+        state, start_ticks = _stat(self.pid) or (_ZOMBIE, None)
+        return state != _ZOMBIE and start_ticks == self.start_ticks
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal if this process still runs. A later process with the same pid gets no signal."""
-        if (running := self._found()) is not None:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                running.send_signal(number)
+        if self.is_alive():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
     def wait(self, timeout_s: float) -> bool:
-        """Return whether the process ended within the time.
-
-        Not `psutil.Process.wait`: it would take the exit status of a child away from its `subprocess.Popen`, and for
-        other processes it waits until the parent has read the exit status.
-        """
+        """Return whether the process ended within the time. The exit status of a child is left to its parent."""
         deadline = time.monotonic() + timeout_s
         while self.is_alive():
             if time.monotonic() > deadline:
@@ -49,26 +45,21 @@ class ProcessRef:
             time.sleep(_POLL_S)
         return True
 
-    def _found(self) -> psutil.Process | None:
-        with contextlib.suppress(psutil.Error):
-            running = psutil.Process(self.pid)
-            # `is_running` comes last: it proves that `running` had this pid while `process` read the start time.
-            if process(self.pid) == self and running.status() != psutil.STATUS_ZOMBIE and running.is_running():
-                return running
-        return None
-
 
 def process(pid: int) -> ProcessRef | None:
     """Return the process that has this pid now, or None. A zombie still has its pid."""
+    stat = _stat(pid)
+    return None if stat is None else ProcessRef(pid=pid, start_ticks=stat[1])
+
+
+def _stat(pid: int) -> tuple[str, int] | None:
+    """Return the state and the start time of a process (proc(5)); None if there is no such process."""
     try:
-        while True:
-            # psutil adds the boot time, which changes when the wall clock is set: both reads of it must agree.
-            boot_s = psutil.boot_time()
-            started_s = psutil.Process(pid).create_time()
-            if psutil.boot_time() == boot_s:
-                return ProcessRef(pid=pid, start_ticks=round((started_s - boot_s) * _TICKS_PER_S))
-    except psutil.Error:
+        text = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
         return None
+    after_the_name = text.rpartition(b")")[2].split()  # a name may have any character
+    return after_the_name[0].decode(), int(after_the_name[19])
 
 
 def session_members(session_id: int) -> list[ProcessRef]:
@@ -77,7 +68,7 @@ def session_members(session_id: int) -> list[ProcessRef]:
 
 
 def _with_session(session_id: int) -> Iterator[ProcessRef]:
-    for pid in psutil.pids():
+    for pid in (int(name) for name in os.listdir("/proc") if name.isdecimal()):  # noqa: PTH208 - names alone
         with contextlib.suppress(ProcessLookupError):
             if os.getsid(pid) == session_id and (member := process(pid)) is not None:
                 yield member

@@ -9,7 +9,7 @@ from typing import Any
 import click
 from typing_extensions import override
 
-from jobs.cli import options
+from jobs.cli import NO_PLUGINS, options
 from jobs.cli.arrow_start import keep_pandas_out
 from jobs.console import end_process, log_to_stderr
 from jobs.replay.process_memory import share_one_heap
@@ -122,6 +122,8 @@ def collect_rarely() -> None:
 def main() -> None:
     """Run the command line and exit: the entry point of the `hindcast` script."""
     clean_environment()
+    if sys.modules.get(NO_PLUGINS.__name__) is NO_PLUGINS:
+        del sys.modules[NO_PLUGINS.__name__]  # users' functions may have models with plugins
     log_to_stderr()
     if sys.argv[1:2] and sys.argv[1] in READERS:
         keep_pandas_out()

@@ -6,10 +6,9 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 import click
-from rich.text import Text
 
 from jobs.console import OK, REFUSED, USAGE, complain, err, out, print_json, print_table, run_command, say
 from jobs.durations import UNIT_MS, format_duration, parse_duration
@@ -21,6 +20,9 @@ from jobs.project import HOME, PIPELINES, ROOT, demo_in_use
 from jobs.runs import Verdict
 from jobs.wall_clock import now_ms
 from windowlib.errors import SpecError
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 _LONGEST_MS: Final = 3_650 * UNIT_MS["d"]
 DEFAULT_LAKE = HOME / "lake"
@@ -229,8 +231,10 @@ def who() -> str:
         return f"uid {os.getuid()}"
 
 
-def verdict_text(verdict: Verdict, *, is_waived: bool = False) -> Text:
+def verdict_text(verdict: Verdict, *, is_waived: bool = False) -> "Text":
     """Return a verdict as text in its colour."""
+    from rich.text import Text
+
     return Text(
         verdict.value + (", waived" if is_waived else ""), style="cyan" if is_waived else VERDICT_STYLES[verdict]
     )

@@ -1,9 +1,9 @@
 """Prints plans and outcomes, with long runs of equal lines folded."""
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import click
-from rich.text import Text
 
 from jobs.cli import options
 from jobs.folding import FOLD_FROM, Stretch, fold, folded_line, span
@@ -14,6 +14,9 @@ from jobs.plain_text import counted
 from jobs.planning.plan import Plan
 from jobs.planning.plan_total import PLAN_COLUMNS, PLAN_NUMBERS, plan_end, plan_rows, plan_title
 from jobs.runs import OPTIONAL_FATES, RunResult, Verdict, optional_fates
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 SINGLE = 2**62
 """A stretch is never this long: with it as `at_least`, nothing is folded."""
@@ -61,7 +64,7 @@ def show_outcome(outcome: RequestOutcome, *, at_least: int = FOLD_FROM) -> None:
     )
 
 
-def _run_row(stretch: Stretch[StagedRun], numbers: Sequence[str]) -> tuple[str | Text, ...]:
+def _run_row(stretch: Stretch[StagedRun], numbers: Sequence[str]) -> "tuple[str | Text, ...]":
     first, runs = stretch.first, stretch.items
     return (
         span([run.result.slice.slice_id for run in runs]),

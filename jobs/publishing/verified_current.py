@@ -8,7 +8,7 @@ from jobs.lake.plain_table import PlainTable, open_plain
 from jobs.ledger.publications import PublicationId
 from jobs.plain_text import counted
 from jobs.planning.request_context import RequestContext
-from jobs.publishing.current_tables import Current, current_tables
+from jobs.publishing.current_tables import MADE_AGAIN, Current, current_tables, damaged
 from jobs.publishing.table_move import fit, published_rows_of
 from jobs.reading.blocks import published_schema
 from jobs.reading.selection import Selection
@@ -23,19 +23,21 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-_ADVICE = "Remove its directory; the next run, publication or rollback writes the table again"
 
-
-def verify_current_tables(work: RequestContext) -> "Iterator[Finding]":
+def verify_current_tables(work: RequestContext, *, moving: bool = False) -> "Iterator[Finding]":
     """Yield what is wrong with the current tables: one that is behind, and one with other rows than readers see.
+
+    `moving`: a publication may be at work, so one that is behind is left out.
 
     All rows are compared by a digest, in any order. `attempt_id` is left out: after `hindcast mend`, readers see an
     equal row of another attempt.
 
     Raises:
-        StoreError: a table cannot be opened, or the object store does not answer.
+        StoreError: the object store does not answer.
     """
     for current in current_tables(work):
+        if moving and current.is_behind and not current.problem:
+            continue
         what = str(current) if current.is_behind else _difference(work, current)
         if what is not None:
             yield Finding(table=f"current_{current.table}", slice_id=None, attempt_id=None, file=None, what=what)
@@ -52,8 +54,7 @@ def _difference(work: RequestContext, current: Current) -> str | None:
     try:
         stored = _sum(_blocks(plain), schema)
     except StoreError as error:
-        refuse_outage(current.uri, error)
-        return f"{error}. {_ADVICE}"
+        return damaged(current.uri, error)
     try:
         expected = _sum(published_rows_of(work, current.table, view), schema)
     except StoreError as error:
@@ -62,7 +63,7 @@ def _difference(work: RequestContext, current: Current) -> str | None:
     if stored == expected:
         return None
     rows = [counted(side.count, "row") for side in (stored, expected)]
-    return f"has other rows ({rows[0]}) than readers see at {shows} ({rows[1]}). {_ADVICE}"
+    return f"has other rows ({rows[0]}) than readers see at {shows} ({rows[1]}). {MADE_AGAIN}"
 
 
 def _blocks(plain: PlainTable) -> "Iterator[pa.Table]":

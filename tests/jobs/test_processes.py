@@ -7,9 +7,6 @@ import sys
 import time
 from pathlib import Path
 
-import psutil
-import pytest
-
 from jobs.processes import ProcessRef, end_session, process, session_members
 
 SLEEP = "import time; time.sleep(60)"
@@ -52,15 +49,6 @@ def test_the_start_time_is_the_kernels() -> None:
     """The ledger stores this number. Leases and service files of earlier releases read it from proc(5)."""
     after_the_name = Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     assert process(os.getpid()) == ProcessRef(pid=os.getpid(), start_ticks=int(after_the_name[19]))
-
-
-def test_a_wall_clock_that_is_set_meanwhile_changes_no_start_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = process(os.getpid())
-    true_boot_s = psutil.boot_time()
-    reads = iter([true_boot_s - 3600, true_boot_s, true_boot_s - 1, true_boot_s])
-    monkeypatch.setattr(psutil, "boot_time", lambda: next(reads, true_boot_s))
-    assert process(os.getpid()) == before
-    assert next(reads, None) is None, "each pair of reads that differ is read again"
 
 
 def test_a_session_is_ended_also_where_the_parent_ended() -> None:
