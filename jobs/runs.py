@@ -140,10 +140,14 @@ def told_records(logs: Collection[LogCoordinates]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sighting:
-    """A comparison of a slice's records at given coordinates with the input of a run."""
+    """A comparison of a slice's records at given coordinates with the input of a run.
+
+    `seq` is the ledger version that has it; 0 if the ledger does not have it yet.
+    """
 
     log: LogCoordinates
     is_equal: bool
+    seq: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

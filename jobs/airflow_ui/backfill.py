@@ -45,7 +45,8 @@ _TEXTS = ("from", "to", "reason", "if_open")
 class _Form:
     """The form as the page shows it: what was entered, what is wrong, the plan, and whether the DAG is paused.
 
-    `hold` is the ledger version of the rollback that holds the chain; None if nothing holds it.
+    `version` is the ledger version of the plan, and `hold` that of the rollback that holds the chain; None if nothing
+    holds it.
     """
 
     entered: dict[str, str]
@@ -54,6 +55,7 @@ class _Form:
     plan: BackfillPlan | None = None
     replaces: tuple[str, ...] = ()
     is_paused: bool = False
+    version: int = 0
     hold: int | None = None
     log_range: str = ""
     errors: Mapping[str, str] = field(init=False)
@@ -98,7 +100,7 @@ async def plan_or_start(request: Request, context: PipelineDep) -> Response:
                 return _answer(request, context, made)
             if made.is_paused:
                 await airflow.unpause(dag_id)
-            conf = _conf(entered) | {"replaces": list(replaces)}
+            conf = _conf(entered) | {"replaces": list(replaces), "ledger_version": made.version}
             run_id = await airflow.trigger(dag_id, conf, run_id=started_id)
         except Refused as error:
             if error.status == 403:  # noqa: PLR2004 -- Forbidden
@@ -168,8 +170,8 @@ def _with_plan(context: PipelineContext, entered: dict[str, str], replaces: tupl
         seen = {} if replaces is None else {"replaces": list(replaces)}
         form = checked_form(work, _conf(entered) | seen, now_ms=now_ms())
         entered |= {"from": show_ms(grid, form.from_ms), "to": show_ms(grid, form.to_ms)}
-        made.plan, hold = backfill_plan(work, form), work.ledger.view().hold
-        made.hold = None if hold is None else hold.seq
+        made.plan, view = backfill_plan(work, form), work.ledger.view()
+        made.version, made.hold = view.version, None if view.hold is None else view.hold.seq
         made.replaces = tuple(sorted(form.replaces or ()))
     except FormError as error:
         return _Form(

@@ -22,10 +22,12 @@ from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.files import BrokenPipeline, PipelineFiles, load_all
 from jobs.pipeline.models.pipeline import Pipeline
+from jobs.pipeline.slices import slice_at, slice_grid
 from jobs.planning.published_spec import on_published_spec
 from jobs.planning.request_context import RequestContext, open_request_context
 from jobs.project import HOME, PIPELINES
 from jobs.review.pages.decision_forms import DecisionForms, decision_forms
+from jobs.runs import Slice
 from jobs.wall_clock import now_ms
 from windowlib.errors import HindcastError, RequestError, StoreError
 
@@ -222,14 +224,18 @@ def visible(user: BaseUser) -> Visible:
     return Visible(contexts=tuple(contexts), broken=broken, failed=failed)
 
 
-def readers_of(name: str, user: BaseUser) -> tuple[str, ...]:
-    """Return the pipelines that the user may see and that read a table of a pipeline.
+def readers_of(name: str, slice_: Slice, user: BaseUser) -> tuple[tuple[str, str], ...]:
+    """Return the pipelines that the user may see and that read a table of a pipeline, each with its slice.
 
     Raises:
         SpecError: the directory of pipeline files cannot be read.
     """
-    readers = (pipeline.name for pipeline in Site.of_environment().files().good if pipeline.log.pipeline == name)
-    return tuple(reader for reader in readers if may_read(user, reader))
+    readers = (pipeline for pipeline in Site.of_environment().files().good if pipeline.log.pipeline == name)
+    return tuple(
+        (reader.name, slice_at(slice_grid(reader), slice_.start_ms).slice_id)
+        for reader in readers
+        if may_read(user, reader.name)
+    )
 
 
 def read_ahead() -> None:

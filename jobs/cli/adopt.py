@@ -14,9 +14,10 @@ from jobs.orchestration.following import stopped_readers
 from jobs.orchestration.requests import Staging
 from jobs.pipeline.slices import check_range, parse_bound, show_instant, slice_at, slice_grid, slices_between
 from jobs.planning.published_spec import why_uncomputable
-from jobs.planning.request_context import Asked, RequestContext, stored_pipeline
+from jobs.planning.request_context import Asked, RequestContext
 from jobs.planning.spec_changes import border_warning, spec_changes
 from jobs.planning.steps import Ask
+from jobs.planning.stored_spec import stored_pipeline
 from jobs.planning.suite_fingerprint import with_checks
 from jobs.publishing.publication_warnings import publication_warnings
 from jobs.reading.stored_tables import spec_of

@@ -16,7 +16,8 @@ from jobs.pipeline.slices import parse_bound, read_in_zone, show_instant
 from jobs.plain_text import counted
 from jobs.planning.chains import RunsByState
 from jobs.planning.published_spec import on_published_spec
-from jobs.planning.request_context import RequestContext, stored_pipeline
+from jobs.planning.request_context import RequestContext
+from jobs.planning.stored_spec import stored_pipeline
 from jobs.review.explain import Locator, explain
 from jobs.runs import SHOWN_DIGITS
 

@@ -23,6 +23,7 @@ from jobs.pipeline.slices import check_range
 from jobs.planning.request_context import Asked, IfOpen, RequestContext
 from jobs.planning.restating import request_to_continue
 from jobs.planning.suite_fingerprint import with_checks
+from jobs.publishing.rules import describe_hold
 from jobs.publishing.stop_reasons import failed_in_sight, held_by, stopping_runs
 from jobs.replay.orders import Replayer, ReplayOrder
 from jobs.runs import SHOWN_DIGITS, RunResult
@@ -159,7 +160,7 @@ def run_asked(
         staging = replace(staging, on_progress=on_progress)
         run = partial(run_request, work, replayer=replayer, staging=staging, accepted=accepted)
         ways = f"{_DECIDE}{_OR_REPLACE if shown.has_replace else ', and run this command again'}"
-        outcome = _in_its_turn(work, asked, partial(run, publish=publishes), ways=ways)
+        outcome = _in_its_turn(work, asked, run, publishes=publishes, ways=ways)
     publication = outcome.publication
     problem = None if publication is None or publication.is_published else publication.why
     if shown.as_json:
@@ -187,20 +188,27 @@ def run_asked(
 
 
 def _in_its_turn(
-    work: RequestContext, asked: Asked, run: Callable[[Asked], RequestOutcome], *, ways: str
+    work: RequestContext, asked: Asked, run: Callable[..., RequestOutcome], *, publishes: bool, ways: str
 ) -> RequestOutcome:
     """Run a request. If it is to wait, and others have slices of its range, it is tried again until they have ended.
 
     `ways` tells what a person can do about the others.
 
     Raises:
-        RequestError: others have slices of the range. The message has the words of the command line.
+        RequestError: others have slices of the range. The message has the words of the command line. Or somebody has
+            rolled back during the wait: the publication would end that hold unseen.
     """
-    told = ""
+    told, hold = "", work.ledger.view().hold
     while True:
-        seen = frozenset(open_request.request_id for open_request in in_the_way(work, work.ledger.view(), asked))
+        view = work.ledger.view()
+        if publishes and view.hold is not None and view.hold != hold:
+            raise RequestError(
+                f"{describe_hold(view.hold)}. This command has waited since before that, so it replays nothing. Run it "
+                "again if the range is still to be published"
+            )
+        seen = frozenset(open_request.request_id for open_request in in_the_way(work, view, asked))
         try:
-            return run(replace(asked, replaces=seen))
+            return run(replace(asked, replaces=seen), publish=publishes)
         except RangeTaken as error:
             if asked.if_open is not IfOpen.WAIT:
                 raise RequestError(f"{error.facts}. {ways}" if error.can_replace else error.facts) from None

@@ -2,12 +2,12 @@
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from airflow.sdk import DAG, BaseOperator, Context
+from airflow.sdk import DAG, BaseOperator, Context, get_parsing_context
 from typing_extensions import override
 
 from jobs.dag_factory.alerting import AlertOnFailureOfBroken, alert_dag, alert_dag_of_broken, may_name_pipeline
@@ -18,7 +18,7 @@ from jobs.dag_factory.operators import GATE, PLAN, PUBLISH, REPLAY
 from jobs.dag_factory.pipeline_dags import backfill_dag, replay_dag
 from jobs.dag_factory.settings import SPARK_CONNECTION, DagSettings, Pools
 from jobs.dag_factory.task_errors import leave_verdict
-from jobs.pipeline.files import SUFFIXES, BrokenPipeline, PipelineFiles, load_all
+from jobs.pipeline.files import SUFFIXES, BrokenPipeline, load_files, pipeline_files
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.plain_text import escaped, shortened
 from windowlib.errors import SpecError
@@ -51,6 +51,8 @@ def hindcast_dags(
     sends it and the messages of the published spec, and the DAGs of the other files load (law L10). If the directory
     cannot be read, or has no pipeline file, `replay_all` and `backfill_all` show so.
 
+    The process of a task reads the pipeline file of its DAG alone, and gets the DAGs of that file.
+
     Args:
         pipelines: the directory of the pipeline files.
         lake: the root of the lake. By default the tasks use HINDCAST_LAKE.
@@ -62,25 +64,31 @@ def hindcast_dags(
     settings = DagSettings(
         lake=lake, pools=pools or Pools(), spark_connection=spark_connection, owner=owner, tags=tuple(tags)
     )
-    return {dag.dag_id: dag for dag in _all_dags(Path(pipelines), settings)}
+    dag_id = get_parsing_context().dag_id
+    own = {dag.dag_id: dag for dag in _dags_in(Path(pipelines), settings, of=dag_id)} if dag_id else {}
+    return own if dag_id in own else {dag.dag_id: dag for dag in _dags_in(Path(pipelines), settings)}
 
 
-def _all_dags(pipelines: Path, settings: DagSettings) -> Iterator[DAG]:
-    """Yield every DAG, those of broken files first: if two ids are equal, the DAG of the good file wins."""
+def _dags_in(pipelines: Path, settings: DagSettings, *, of: str | None = None) -> Iterator[DAG]:
+    """Yield every DAG, or those of the files that may have the DAG `of`.
+
+    Those of broken files are first: if two ids are equal, the DAG of the good file wins.
+    """
     try:
-        files = load_all(pipelines)
-        problem = "" if files.good or files.broken else f"{pipelines} has no file that ends in {' or '.join(SUFFIXES)}"
+        paths, problem = pipeline_files(pipelines), f"{pipelines} has no file that ends in {' or '.join(SUFFIXES)}"
     except SpecError as error:
-        files, problem = PipelineFiles(good=(), broken=()), str(error)
-    if problem:
+        paths, problem = [], str(error)
+    if not paths:
         yield from _broken(BrokenPipeline(name="all", path=pipelines, error=problem), settings)
-    good = {pipeline.name: Path(pipeline.source) for pipeline in files.good}
-    paths = {broken.name: broken.path for broken in files.broken} | good
-    refused = {name: _without_assets(name, path, settings) for name, path in paths.items() if _other(name) in paths}
+    names = {path.stem for path in paths}  # a good file has the name of its pipeline
+    own = None if of is None else of.partition("_")[2]
+    files = load_files(path for path in paths if own in {None, _key(path.stem)})
     for broken in files.broken:
-        yield from refused.get(broken.name) or _broken(broken, settings)
+        yield from _refused(broken.name, broken.path, settings, beside=names) or _broken(broken, settings)
     for pipeline in files.good:
-        yield from refused.get(pipeline.name) or _dags_of(pipeline, settings)
+        yield from _refused(pipeline.name, Path(pipeline.source), settings, beside=names) or _dags_of(
+            pipeline, settings
+        )
 
 
 def _other(name: str) -> str | None:
@@ -88,8 +96,13 @@ def _other(name: str) -> str | None:
     return name.removesuffix(PUBLICATIONS) if name.endswith(PUBLICATIONS) else None
 
 
-def _without_assets(name: str, path: Path, settings: DagSettings) -> list[DAG]:
-    """Return broken DAGs without assets: Airflow activates one asset of a name only, and both pipelines need it."""
+def _refused(name: str, path: Path, settings: DagSettings, *, beside: Collection[str]) -> list[DAG]:
+    """Return broken DAGs without assets if a pipeline has the name of an asset of one of the others, else none.
+
+    Airflow activates one asset of a name only, and both pipelines need it.
+    """
+    if _other(name) not in beside:
+        return []
     text = (
         f"{path}: pipeline: {name!r} is not allowed beside the pipeline {_other(name)!r}, which has an asset of the "
         "same name in Airflow; choose another name"

@@ -15,8 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from typing_extensions import override
 
@@ -45,6 +46,8 @@ UPSTREAM = "upstream"
 CURRENT = "current_"
 """The names of current tables begin so."""
 _DELETERS = 8
+MOST_DELETED: Final = 5_000
+"""A commit deletes the rows of so many attempts at most. With 30,000, deltalake overflows the stack of its parser."""
 _OF_TABLE = re.compile(r"(?P<table>[a-z][a-z0-9_]*)/(?:[^/]+/)*attempt_id=(?P<attempt>[0-9A-Za-z-]+)/[^/]+\.parquet")
 _OF_SCRATCH = re.compile(rf"{SCRATCH}/(?P<attempt>[0-9A-Za-z-]+)/.+")
 _OF_PROBE = re.compile(rf"{PROBE}/.+")
@@ -98,7 +101,7 @@ class AttemptFiles(Protocol):
         ...
 
     def delete_rows(self, table: str, attempts: Collection[Attempt], *, metadata: Mapping[str, str]) -> None:
-        """Delete all rows of attempts at slices in one commit. Their files stay. A second call changes nothing."""
+        """Delete all rows of attempts at slices. Their files stay. A second call deletes what a killed one has left."""
         ...
 
     def expired(self, tables: Iterable[str], *, older_than_ms: int) -> frozenset[str]:
@@ -116,6 +119,7 @@ class LakeFiles(AttemptFiles):
 
     lake: Lake
     pipeline: str
+    most_deleted: int = MOST_DELETED
 
     @override
     def listed(self) -> list[LeftoverFile]:
@@ -171,21 +175,22 @@ class LakeFiles(AttemptFiles):
         from deltalake import CommitProperties
 
         uri = self.lake.table(self.pipeline, table)
-        texts = ", ".join(_quoted("/".join(attempt)) for attempt in sorted(attempts))
+        texts = [_quoted("/".join(attempt)) for attempt in sorted(attempts)]
         place = " || '/' || ".join(PARTITION_COLUMNS)
 
-        def commit() -> None:
+        def commit(together: Sequence[str]) -> None:
             opened = open_table(uri)
             if opened is not None:
                 properties = CommitProperties(custom_metadata=dict(metadata))
                 opened.delta.delete(
-                    f"{place} IN ({texts})",
+                    f"{place} IN ({', '.join(together)})",
                     commit_properties=properties,
                     post_commithook_properties=commit_hooks(uri),
                 )
 
-        until_committed(uri, commit)
-        forget_table(uri)
+        for first in range(0, len(texts), self.most_deleted):
+            until_committed(uri, partial(commit, texts[first : first + self.most_deleted]))
+            forget_table(uri)
 
     @override
     def expired(self, tables: Iterable[str], *, older_than_ms: int) -> frozenset[str]:

@@ -8,6 +8,7 @@ so the digest of a file is stored for its path and its time of modification.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from pathlib import Path
 from typing import Final, TypedDict
 
 from typing_extensions import override
@@ -17,6 +18,7 @@ from jobs.lake.log_files import NO_DIGESTS, LogFiles
 from jobs.lake.log_version import DataFile, LogTip, LogVersion
 from jobs.lake.parquet_listing import ParquetListing, list_parquet, typed_value
 from jobs.runs import LISTED
+from jobs.storage import is_remote
 from windowlib.errors import LogError
 from windowlib.records.column_types import Node, parse_type
 
@@ -120,10 +122,12 @@ class ParquetPlace:
                 "`log.table` (files whose names begin with _ or . are ignored)"
             )
         self._refuse_unknown_partitions(listing)
-        place = self.uri.encode("utf-8", errors="surrogatepass")
+        # No file tells one log from another, so the place does. A relative path is the same place as the absolute one.
+        is_whole = is_remote(self.uri) or Path(self.uri).is_absolute()
+        place = (self.uri if is_whole else str(Path(self.uri).absolute())).encode("utf-8", errors="surrogatepass")
         return ParquetVersion(
             version=listing.version,
-            table_id=f"{LISTED}{blake2b(place, digest_size=8).hexdigest()}",  # no file tells one log from another
+            table_id=f"{LISTED}{blake2b(place, digest_size=8).hexdigest()}",
             **listed_facts(listing, partitions=self.partitions),
         )
 

@@ -160,11 +160,15 @@ class Ledger:
         Raises:
             LedgerError: no commits are lost, or the ledger cannot be read or written.
         """
-        self._take_in_new_events()
+        elsewhere = self._store.head_elsewhere()  # before the events, so that a head that they lack is lost
+        self.read_whole()  # a snapshot does not know all heads
         head = self._head()
         if head is None or not self._is_unknown(head):
+            head = elsewhere  # the head file was restored with the ledger, from an older copy
+        if head is None or self.has(head):
             raise LedgerError(
-                f"ledger {self.uri} has lost no commit that its head names, so there is nothing to recover"
+                f"ledger {self.uri} has lost no commit that its head, or a commit of another table, names, so there is "
+                "nothing to recover"
             )
         self._given_up = head
         self.write(lambda _view: [recovered_event(head, who=who, reason=reason)])

@@ -106,4 +106,4 @@ def verified_event(result: RunResult, sighting: Sighting, *, fingerprint: str, w
 
 def verified_sighting(event: LedgerEvent) -> Sighting:
     """Return the sighting that a `verified` event records."""
-    return Sighting(log=coordinates_of(event.details["log"]), is_equal=bool(event.details["equal"]))
+    return Sighting(log=coordinates_of(event.details["log"]), is_equal=bool(event.details["equal"]), seq=event.seq)

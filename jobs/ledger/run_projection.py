@@ -198,7 +198,7 @@ class RunsProjection:
     def stage(self, event: LedgerEvent) -> StagedRun:
         """Take an attempt at a run in, and return it. It has seen the log."""
         run = self.attempts.stage(event)
-        sighting = Sighting(log=run.result.log, is_equal=True)
+        sighting = Sighting(log=run.result.log, is_equal=True, seq=run.seq)
         self._add(run, sightings=(*self.of(run.result.run_id).sightings, sighting))
         return run
 

@@ -85,7 +85,7 @@ def read_snapshot(uri: str) -> EventHistory | None:
 
 
 def write_snapshot(uri: str, history: EventHistory) -> None:
-    """Store what was read of a ledger, and remove the earlier snapshots of this version of Hindcast.
+    """Store what was read of a ledger, and remove the other snapshots of this version of Hindcast.
 
     If the file cannot be written, nothing is lost: the next reader reads the events.
     """
@@ -96,7 +96,7 @@ def write_snapshot(uri: str, history: EventHistory) -> None:
         with hidden_file(f"{uri}/{DIRECTORY}/{name}") as hidden:
             write_bytes(hidden, content)
         for other in _own_names(uri):
-            if other < name:
+            if other != name:  # one of a later version is of commits that the ledger has lost
                 remove_file(f"{uri}/{DIRECTORY}/{other}")
     except (OSError, UnicodeEncodeError) as error:  # a text may have half a character
         _log.info("the snapshot of ledger %s was not written: %s", uri, error)

@@ -5,7 +5,7 @@ form (`From`, `To`, `Reason`), and each of them has the input that would be righ
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from jobs.planning.request_context import Asked, IfOpen, RequestContext  # a parsed DAG file has no deltalake
 
 
-FIELDS: Final = ("from", "to", "reason", "publish", "fresh", "if_open", "replaces", "request")
+FIELDS: Final = ("from", "to", "reason", "publish", "fresh", "if_open", "replaces", "request", "ledger_version")
 IF_OPEN_TEXTS: Final = {
     "refuse": "do not start, and name it",
     "replace": "replace it: it is closed, and its valid runs are used again",
@@ -83,6 +83,7 @@ class BackfillForm:
 
     `replaces` are the open requests that the person has seen and wants to replace; None: any.
     `request` is the open request that the DAG run continues, with its own range; None: the DAG run opens one.
+    `ledger_version` is the version of the ledger that the person has seen; None: not known.
     """
 
     from_ms: int
@@ -93,6 +94,7 @@ class BackfillForm:
     if_open: "IfOpen"
     replaces: frozenset[str] | None = None
     request: str | None = None
+    ledger_version: int | None = None
 
     def asked(self, *, who: str = "", lease_id: str | None = None, origin: "DagRunOrigin | None" = None) -> "Asked":
         """Return the content of the request, with the DAG run that asks, if one does."""
@@ -158,12 +160,7 @@ def read_form(
     if if_open not in IF_OPEN_TEXTS:
         allowed = f"Allowed are {', '.join(IF_OPEN_TEXTS)}."
         problems.append(Problem(f"If open is {shortened(repr(if_open))}. {allowed}", "if_open"))
-    if replaces is not None and not _is_ids(replaces):
-        problems.append(Problem("Replaces is not a list of ids of requests.", "if_open"))
-    request = given.get("request")
-    if request is not None and not (isinstance(request, str) and _REQUEST.fullmatch(request)):
-        text = f"Request is {shortened(repr(request))}. It must be the whole id of an open request, or empty."
-        problems.append(Problem(text, "request"))
+    problems += _of_ledger(given)
     try:
         from_ms, to_ms = _range(pipeline, given, now_ms=now_ms, replayable=replayable)
     except FormError as error:
@@ -178,8 +175,21 @@ def read_form(
         is_fresh=flags["fresh"],
         if_open=IfOpen(if_open),
         replaces=None if replaces is None else frozenset(replaces),
-        request=request,
+        request=given.get("request"),
+        ledger_version=given.get("ledger_version"),
     )
+
+
+def _of_ledger(given: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield what is wrong with the fields that name requests and a version of the ledger."""
+    replaces, request, version = (given.get(name) for name in ("replaces", "request", "ledger_version"))
+    if replaces is not None and not _is_ids(replaces):
+        yield Problem("Replaces is not a list of ids of requests.", "if_open")
+    if request is not None and not (isinstance(request, str) and _REQUEST.fullmatch(request)):
+        text = f"Request is {shortened(repr(request))}. It must be the whole id of an open request, or empty."
+        yield Problem(text, "request")
+    if version is not None and type(version) is not int:
+        yield Problem(f"Ledger version is {shortened(repr(version))}. It must be a whole number.", "ledger_version")
 
 
 def _is_ids(value: object) -> bool:

@@ -340,19 +340,23 @@ def _asked(work: RequestContext, *, run: DagRun, who: str) -> Asked:
     if form.request is not None:
         return asked
     if form.publish:
-        _check_asked_after_rollback(work.ledger.view(), run)
+        _check_asked_after_rollback(work.ledger.view(), run, version=form.ledger_version)
     check_log_end(work, form)
     if form.if_open is not IfOpen.WAIT or not in_the_way(work, work.ledger.view(), asked):
         check_chain(work, form, request_id=lease_id(run))
     return asked
 
 
-def _check_asked_after_rollback(view: LedgerView, run: DagRun) -> None:
+def _check_asked_after_rollback(view: LedgerView, run: DagRun, *, version: int | None) -> None:
     """Refuse a backfill that waited while somebody rolled back: its publication would end the hold unseen.
 
-    A clear does not change the time of a DAG run, so a DAG run from before the rollback is refused after a clear, too.
+    The ledger version that the person has seen tells it. Without one, the times of two machines are compared. A clear
+    changes neither, so a DAG run from before the rollback is refused after a clear, too.
     """
-    if view.hold is not None and run.asked_ms is not None and run.asked_ms < view.hold.at_ms:
+    if view.hold is None:
+        return
+    asked, held = (run.asked_ms, view.hold.at_ms) if version is None else (version, view.hold.seq)
+    if asked is not None and asked < held:
         raise RequestError(
             f"{describe_hold(view.hold)}. This DAG run was started before that, so it replays nothing. Start another "
             "one if the range is still to be published"

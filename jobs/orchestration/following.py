@@ -1,6 +1,7 @@
 """The pipelines that read what a pipeline has published, and which of their slices they have to bring up to it."""
 
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 
 from jobs.durations import format_duration
 from jobs.lake.lake import Lake
@@ -14,7 +15,7 @@ from jobs.pipeline.models.upstream import WINDOW_TIME
 from jobs.pipeline.slices import slice_grid
 from jobs.planning.chains import is_of_repair
 from jobs.planning.change_sentences import earlier_in_upstream
-from jobs.planning.changed_slices import named_spans, stretches_of
+from jobs.planning.changed_slices import ChangedSlice, changed_slices, in_words, named_spans, stretches_of
 from jobs.planning.published_spec import on_published_spec, refuse_lost
 from jobs.planning.request_context import RequestContext
 from jobs.planning.suite_fingerprint import with_checks
@@ -101,9 +102,9 @@ def slices_to_follow(work: RequestContext) -> tuple[tuple[Slice, ...], tuple[str
     They tell which slices are left out, that fewer windows are final because of a late repair, and that the chain began
     with a slice that is not the first one any more.
 
-    They have no hole. Without one, they begin with the own chain, or where `log.slice` cuts its slices for the first
-    time; their plan tells which are replayed. If the other pipeline has holes in what it publishes, they are between
-    two of them: those with the newest own slice.
+    They have no hole, and begin where the own chain goes on with its newest spec: slices of a former spec stay as they
+    are. Their plan tells which are replayed. If the other pipeline has holes in what it publishes, they are between two
+    of them: those with the newest own slice.
 
     Raises:
         LogError, SpecError: as for `UpstreamPlace.check`.
@@ -117,7 +118,7 @@ def slices_to_follow(work: RequestContext) -> tuple[tuple[Slice, ...], tuple[str
     place.check(view)
     theirs = place.slices(view)
     runs = [run for run in published_runs(own) if spec_of(own, run).log.slice.cut == pipeline.log.slice.cut]
-    own_ms = [run.result.slice.start_ms for run in runs]
+    own_ms = _starts_of_newest_spec(own)
     first_ms = max([start for start in (*own_ms[:1], grid.first_ms) if start is not None], default=None)
     chosen = [
         slice_
@@ -139,6 +140,8 @@ def slices_to_follow(work: RequestContext) -> tuple[tuple[Slice, ...], tuple[str
             f"its rows of then: publish there first, or roll back the publication of pipeline {pipeline.name}"
         )
         warnings = (*warnings, rolled_back)
+    if outside := [change for change in changed_slices(work, own) if change.slice in readable - {*followed}]:
+        warnings = (*warnings, _of_changes_outside(work, outside))
     if not left_out:
         return tuple(followed), warnings
     warning = (
@@ -147,6 +150,21 @@ def slices_to_follow(work: RequestContext) -> tuple[tuple[Slice, ...], tuple[str
         "these; a chain after a hole begins with --fresh or --warm-up"
     )
     return tuple(followed), (*warnings, warning)
+
+
+def _starts_of_newest_spec(view: LedgerView) -> list[int]:
+    """Return when the newest published slices begin, back to the first one with the spec of the newest."""
+    chain = [view.past_run(view.chain_run_id(run_id)).result for run_id in [*view.published.values()][::-1]]
+    newest = takewhile(lambda result: result.spec_fingerprint == chain[0].spec_fingerprint, chain)
+    return [result.slice.start_ms for result in newest][::-1]
+
+
+def _of_changes_outside(work: RequestContext, changed: Sequence[ChangedSlice]) -> str:
+    """Return that published slices have changed, and that `follow` does not replay them."""
+    return (
+        f"{in_words(work, changed)}. They are of a former spec, or behind a hole, and are not followed: "
+        f"`hindcast status {work.pipeline.name}` tells what becomes of them"
+    )
 
 
 def _of_other_cut(pipeline: Pipeline, view: LedgerView) -> tuple[str, ...]:

@@ -57,7 +57,8 @@ def settled_elsewhere(view: LedgerView, request: Request) -> str | None:
 def gate(work: RequestContext, *, opened: Opened, slices: Sequence[str] | None = None) -> Gate:
     """Return whether the checks let a request pass. If they do not, release the lease: the request waits for a person.
 
-    With `slices`, only these are judged, for a DAG run that shares its request with others.
+    With `slices`, a DAG run that shares its request with others judges only these. Otherwise all runs are judged that
+    decide on the publication, also those of the chain outside of the slices where a repair ends.
 
     Raises:
         RequestError: there is no such request, a DAG run that shares it has not staged a slice, or another suite than
@@ -68,8 +69,9 @@ def gate(work: RequestContext, *, opened: Opened, slices: Sequence[str] | None =
     settled = settled_elsewhere(view, request)
     if settled is not None:
         return Gate(settled=settled)
-    judged = judged_runs(view, request)
-    runs = tuple(view.run(run_id) for slice_id, run_id in judged.items() if slices is None or slice_id in slices)
+    is_shared = slices is not None and request.kind is RequestKind.AIRFLOW_BACKFILL
+    judged = judged_runs(view, request).items()
+    runs = tuple(view.run(run_id) for slice_id, run_id in judged if not is_shared or slice_id in (slices or ()))
     stopping = sorted((run for run in runs if not run.is_publishable), key=lambda run: run.result.slice.start_ms)
     unstaged = [slice_id for slice_id in slices or () if slice_id not in request.runs.keys() | view.published.keys()]
     other, edited = of_other_suite(work, view, request)

@@ -23,7 +23,8 @@ from jobs.pipeline.look_back import look_back
 from jobs.pipeline.slices import slices_between
 from jobs.planning.chains import RunsByState, fresh_beginning
 from jobs.planning.published_spec import going_on, why_uncomputable
-from jobs.planning.request_context import RequestContext, context_of, from_the_beginning, stored_pipeline
+from jobs.planning.request_context import RequestContext, context_of, from_the_beginning
+from jobs.planning.stored_spec import stored_pipeline
 from jobs.publishing.cleaning import delete_removed
 from jobs.reading.quality_ids import quality_digest
 from jobs.reading.stored_rows import Finding, digest_of, run_attempt

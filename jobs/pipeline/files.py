@@ -10,7 +10,7 @@ Example:
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -60,7 +60,7 @@ def load_pipeline(name_or_path: str, pipelines_dir: Path) -> Pipeline:
     """
     if "/" in name_or_path or name_or_path.endswith(SUFFIXES):
         return load_file(Path(name_or_path))
-    files = _files(pipelines_dir)
+    files = pipeline_files(pipelines_dir)
     path = next((file for file in files if file.stem == name_or_path), None)
     if path is None:
         names = sorted({file.stem for file in files})
@@ -125,9 +125,14 @@ def load_all(pipelines_dir: Path) -> PipelineFiles:
     Raises:
         SpecError: the directory is missing, or cannot be read.
     """
+    return load_files(pipeline_files(pipelines_dir))
+
+
+def load_files(paths: Iterable[Path]) -> PipelineFiles:
+    """Read pipeline files. A file with an error is returned as a BrokenPipeline."""
     good: list[Pipeline] = []
     broken: list[BrokenPipeline] = []
-    for path in _files(pipelines_dir):
+    for path in paths:
         try:
             good.append(_check_name(load_file(path), path))
         except SpecError as error:
@@ -184,8 +189,12 @@ def lasting(path: Path) -> Path:
     return Path(os.path.abspath(path))  # noqa: PTH100 - Path.resolve follows links, Path.absolute keeps `..`
 
 
-def _files(directory: Path) -> list[Path]:
-    """Return the pipeline files of a directory, without hidden files: those of editors, such as `.#sales.yaml`."""
+def pipeline_files(directory: Path) -> list[Path]:
+    """Return the pipeline files of a directory, without hidden files: those of editors, such as `.#sales.yaml`.
+
+    Raises:
+        SpecError: the directory is missing, or cannot be read.
+    """
     try:  # `glob` would return no files, and no error, for a directory that cannot be read
         return sorted(path for path in directory.iterdir() if path.suffix in SUFFIXES and path.name[0] != ".")
     except (OSError, ValueError) as error:

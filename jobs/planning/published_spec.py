@@ -10,11 +10,12 @@ from typing import Final
 
 from jobs.engine.fingerprints import spec_fingerprint
 from jobs.ledger.view import LedgerView, Request, RequestKind
-from jobs.pipeline.models.log import LogGrammar, SliceGrammar
+from jobs.pipeline.models.log import SliceGrammar
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning.chains import CODE_CHANGED, adoption, begins_chain
-from jobs.planning.request_context import RequestContext, stored_pipeline
+from jobs.planning.request_context import RequestContext
 from jobs.planning.spec_changes import fingerprint_now, in_one_sentence, spec_changes
+from jobs.planning.stored_spec import stored_pipeline
 from jobs.reading.log_places import log_place
 from jobs.runs import Slice
 from windowlib.errors import HindcastError, RequestError, SpecError
@@ -127,23 +128,14 @@ def _slices(stored: Pipeline, now: Pipeline) -> SliceGrammar:
     return own.model_copy(update={"first": given.first, "last": given.last}) if own.cut == given.cut else own
 
 
-def _log(stored: Pipeline, now: Pipeline) -> LogGrammar:
-    """Return the log of a stored spec, at the place and with the readiness that the file tells."""
-    kinds = {(log.format, log.pipeline is None) for log in (stored.log, now.log)}
-    is_plain = kinds == {(stored.log.format, True)}  # else the keys of the stored spec are for another kind of log
-    keys = ("ready", "table", "partitions", "history") if is_plain else ("ready",)
-    told = {key: getattr(now.log, key) for key in keys}
-    return stored.log.model_copy(update={"slice": _slices(stored, now), **told})
-
-
 def on_published_spec(work: RequestContext, view: LedgerView | None = None) -> tuple[RequestContext, tuple[str, ...]]:
     """Return the context with the spec of the published chain, and a warning if the pipeline file differs from it.
 
     The chain is that of `view`; None: of the newest view.
     When a slice counts as complete, which slices there are, and what becomes of changed slices and late records, is
-    told by the file: `log.ready`, `log.slice.first` and `last` (unless it cuts the log in another way), `restate`,
-    `repair`. So is the place of the log (`log.table`), which may have moved. Requests are stored with its `alerts`,
-    which are used while it is broken. No log is read: `why_lost` tells whether the spec can still be computed.
+    told by the file: `log.ready`, `log.slice.first` and `last` (unless it cuts the log in another way), `schedule`,
+    `restate`, `repair`, and what `stored_pipeline` takes from it. Requests are stored with its `alerts`, which are used
+    while it is broken. No log is read: `why_lost` tells whether the spec can still be computed.
     """
     view = view or work.ledger.view()
     head = view.head
@@ -158,13 +150,17 @@ def on_published_spec(work: RequestContext, view: LedgerView | None = None) -> t
         return work, ()
     stored = stored_pipeline(work.pipeline, request)
     changes = in_one_sentence(spec_changes(stored, work.pipeline, spec=head.result.spec_fingerprint))
-    rules = {key: getattr(work.pipeline, key) for key in ("restate", "repair", "alerts")}
+    rules = {key: getattr(work.pipeline, key) for key in ("restate", "repair", "alerts", "schedule")}
+    own = {"slice": _slices(stored, work.pipeline), "ready": work.pipeline.log.ready}
+    rules["log"] = stored.log.model_copy(update=own)
     warning = (
         f"{work.pipeline.source} is spec {spec[:12]}, but the published chain is spec "
         f"{head.result.spec_fingerprint[:12]} ({changes}). The chain goes on with the file after "
         f"{adoption(work.pipeline)}"
     )
-    return replace(work, pipeline=stored.model_copy(update={"log": _log(stored, work.pipeline), **rules})), (warning,)
+    return replace(work, pipeline=stored.model_copy(update={"log": stored.log.model_copy(update=own), **rules})), (
+        warning,
+    )
 
 
 def chain_ends(view: LedgerView, *, without: Collection[str] = ()) -> dict[str, Slice]:

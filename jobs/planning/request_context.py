@@ -18,13 +18,13 @@ from jobs.ledger.provenance import DagRunOrigin, origin_details
 from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState
 from jobs.pipeline.files import pipeline_from_json, pipeline_to_json
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.pipeline.models.publish import PublishGrammar
 from jobs.pipeline.slices import slice_at, slice_grid
 from jobs.plain_text import shortened
 from jobs.planning.chains import begins_chain
 from jobs.planning.log_state import LogState, read_log_state
 from jobs.planning.plan import Plan, make_plan
 from jobs.planning.steps import Ask
+from jobs.planning.stored_spec import stored_pipeline
 from jobs.runs import LogCoordinates, Slice, WarmUp
 from windowlib.errors import RequestError
 
@@ -358,20 +358,6 @@ def context_of(work: RequestContext, request_id: str) -> tuple[RequestContext, R
             f"Restore that version, or {cancel if request.is_open else ''}make a new one"
         )
     return replace(work, pipeline=stored), request
-
-
-def stored_pipeline(pipeline: Pipeline, request: Request) -> Pipeline:
-    """Return the pipeline of a request as the ledger stores it.
-
-    Users' functions are found beside the pipeline file, and `publish.current_tables` is that of the file.
-    """
-    source = f"request {request.request_id} in the ledger"
-    stored = pipeline_from_json(request.spec_json, source=source, functions_dir=pipeline.functions_dir)
-    names = [() if part is None else part.current_tables for part in (stored.publish, pipeline.publish)]
-    if names[0] == names[1]:
-        return stored
-    publish = (stored.publish or PublishGrammar()).model_copy(update={"current_tables": names[1]})
-    return stored.model_copy(update={"publish": publish})
 
 
 def from_the_beginning(work: RequestContext) -> RequestContext:

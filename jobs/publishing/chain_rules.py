@@ -18,8 +18,9 @@ from jobs.pipeline.slices import SliceGrid, next_slice, previous_slice, show_ms,
 from jobs.planning.chains import adoption, begins_chain, run_before, shown_for_other_spec
 from jobs.planning.plan import of_other_cut_between
 from jobs.planning.published_spec import FORMER_SPEC, is_of_former_spec, replaced_since, why_not_replayed
-from jobs.planning.request_context import RequestContext, not_in_upstream, stored_pipeline
+from jobs.planning.request_context import RequestContext, not_in_upstream
 from jobs.planning.spec_changes import may_fire_otherwise
+from jobs.planning.stored_spec import stored_pipeline
 from jobs.publishing.stop_reasons import listed
 from jobs.reading.stored_tables import spec_of
 from jobs.runs import EMPTY_STATE, Slice
@@ -34,8 +35,13 @@ class Obstacle(NamedTuple):
 
 
 def of_former_spec(work: RequestContext, view: LedgerView, request: Request) -> Obstacle | None:
-    """Refuse a restatement of another spec than that of the published chain: it would undo an adoption."""
-    if not is_of_former_spec(view, request):
+    """Refuse a restatement of another spec than that of the published chain if it would undo an adoption.
+
+    If the adoption goes on after its slices, these keep their spec, and no other request restates them with it.
+    """
+    chain = (view.published_chain_run(name) for name in request.runs)
+    is_undone = any(run is not None and run.result.spec_fingerprint != request.spec_fingerprint for run in chain)
+    if not is_undone or not is_of_former_spec(view, request):
         return None
     cancel = f"`hindcast cancel {work.pipeline.name} --request {request.request_id} --reason …`"
     return Obstacle(f"request {request.request_id} restates a former spec: {FORMER_SPEC}. Cancel it: {cancel}")
@@ -228,10 +234,11 @@ def is_older(view: LedgerView, slice_id: str, run_id: str) -> bool:
     then, now = run.result, published.result
     if then.spec_fingerprint == now.spec_fingerprint and then.input_fingerprint == now.input_fingerprint:
         return False
-    versions = [seen.log.version for seen in run.sightings if seen.is_equal and seen.log.table_id == now.log.table_id]
+    equal = [seen for seen in run.sightings if seen.is_equal]
+    versions = [seen.log.version for seen in equal if seen.log.table_id == now.log.table_id]
     is_newer = bool(versions) and max(versions) < now.log.version
-    if now.log.is_listed:  # its versions have no order, and sightings no time
-        is_newer = run.seq < published.seq and sum(seen.is_equal for seen in run.sightings) == 1
+    if now.log.is_listed:  # its versions have no order, and that of the ledger counts
+        is_newer = max((seen.seq for seen in equal), default=0) < published.seq
     return is_newer and match_input(run.sightings, now.log) in {Match.CHANGED, Match.DIFFERENT}
 
 

@@ -9,8 +9,8 @@ Files that no commit of a table names. Two rules decide, and age is a third one 
   are not condemned, and their files stay.
 
 Rows (`retention` of the pipeline file, jobs.publishing.retention). The ledger records what is going to be removed, then
-one commit of each table deletes the rows. Their files stay for readers of the table's version before that commit, and
-are removed when the commit is older than the given age. If a clean-up is killed, the next one finds the rows that the
+commits of each table delete the rows. Their files stay for readers of the table's version before that commit, and
+commits of each table delete the rows. Their files stay for readers of the table's version before them, and
 ledger records as removed, and deletes them.
 
 The order of the steps makes this safe against processes that work at the same time: list the files and rows, read the

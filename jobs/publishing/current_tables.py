@@ -7,31 +7,40 @@ that the ledger has lost is written anew.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
+from jobs.lake.damage import ADVICE, refuse_outage
 from jobs.ledger.publications import PublicationId, newest_id
 from jobs.planning.request_context import RequestContext
 from windowlib.errors import HindcastError, StoreError
 
+MADE_AGAIN: Final = "Remove its directory; the next run, publication or rollback writes the table again"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Current:
-    """A current table: what it shows, and what it is to show by the view of the ledger (`newest`)."""
+    """A current table: what it shows, and what it is to show by the view of the ledger (`newest`).
+
+    `problem` tells why the log of the table cannot be read, and what to do; empty if it can. It shows nothing then.
+    """
 
     table: str
     uri: str
     shows: PublicationId
     newest: PublicationId
+    problem: str = ""
 
     @property
     def is_behind(self) -> bool:
         """Whether it does not show the newest publication or rollback."""
-        return self.shows != self.newest
+        return bool(self.problem) or self.shows != self.newest
 
     def to_json(self) -> dict[str, Any]:
         return {"table": self.table, "uri": self.uri, "shows": self.shows.seq or None, "behind": self.is_behind}
 
     def __str__(self) -> str:
+        if self.problem:
+            return f"current table {self.table} cannot be read: {self.problem}"
         if not self.is_behind:
             return f"current table {self.table} shows {self.shows}, the newest"
         other = "another " if self.shows.seq == self.newest.seq else ""
@@ -41,11 +50,21 @@ class Current:
         )
 
 
+def damaged(uri: str, error: StoreError) -> str:
+    """Return why a current table cannot be read. It can be made again, so it needs no copy and no `hindcast mend`.
+
+    Raises:
+        StoreError: the object store does not answer.
+    """
+    refuse_outage(uri, error)
+    return str(error).replace(ADVICE, MADE_AGAIN)
+
+
 def current_tables(work: RequestContext) -> tuple[Current, ...]:
     """Return which publication each current table of the pipeline file shows.
 
     Raises:
-        StoreError: a table cannot be read.
+        StoreError: the object store does not answer.
     """
     return tuple(_current(work, name) for name in _names(work))
 
@@ -59,11 +78,16 @@ def _current(work: RequestContext, table: str) -> Current:
     from jobs.lake.store import table_columns
 
     uri = work.lake.table(work.pipeline.name, f"current_{table}")
-    plain = open_plain(uri)
+    plain, problem = None, ""
+    try:
+        plain = open_plain(uri)
+    except StoreError as error:
+        problem = damaged(uri, error)
     view = work.ledger.view()  # is read after the table, so it has the publication that the table shows
     shows = PublicationId() if plain is None else PublicationId(*plain.shows)
     is_written = bool(table_columns(work.lake.table(work.pipeline.name, table)))
-    return Current(table=table, uri=uri, shows=shows, newest=newest_id(view.publications) if is_written else shows)
+    newest = newest_id(view.publications) if is_written else shows
+    return Current(table=table, uri=uri, shows=shows, newest=newest, problem=problem)
 
 
 def move_current_tables(work: RequestContext) -> None:
@@ -82,6 +106,8 @@ def move_current_tables(work: RequestContext) -> None:
 
     try:
         for current in current_tables(work):
+            if current.problem:
+                raise StoreError(current.problem)
             if current.is_behind:
                 move_table(work, current.table, uri=current.uri)
             else:

@@ -15,10 +15,11 @@ from jobs.ledger.leases import Lease
 from jobs.ledger.provenance import decision_details
 from jobs.ledger.publications import Hold
 from jobs.ledger.view import LedgerView, Request
+from jobs.pipeline.slices import show_instant
 from jobs.plain_text import counted
 from jobs.planning.request_context import RequestContext, request_in
 from jobs.publishing.current_tables import move_current_tables
-from jobs.publishing.optimistic_check import By, check_seen_chain, check_seen_request
+from jobs.publishing.optimistic_check import By, OutdatedDecision, check_seen_chain, check_seen_request
 from jobs.publishing.rules import PublicationAttempt, changed_slices, other_holders
 from jobs.publishing.stop_reasons import listed
 from windowlib.errors import RequestError
@@ -44,7 +45,7 @@ def cancel_events(
         OutdatedDecision: the request is not as the person saw it.
         RequestError: the reason is empty; the request is not open; or a process or DAG run works on it.
     """
-    if by.decision_id in view.decisions:
+    if was_made(view, by, "cancel", request_id=request_id):
         return []
     checked = checked_reason(reason, "cancelling")
     check_seen_request(view, request_id, by)
@@ -109,7 +110,7 @@ def rollback_events(
         OutdatedDecision: the publications are not as the person saw them.
         RequestError: the reason is empty, or there is a newer publication.
     """
-    if by.decision_id in view.decisions:
+    if was_made(view, by, "roll_back", publication=publication):
         return []
     checked = checked_reason(reason, "a rollback")
     check_seen_chain(view, by)
@@ -158,7 +159,12 @@ def resume_events(work: RequestContext, view: LedgerView, *, reason: str, by: By
         OutdatedDecision: the publications or the hold are not as the person saw them.
         RequestError: the reason is empty, or the chain is not held.
     """
-    if by.decision_id in view.decisions:
+    if was_made(view, by, "resume"):
+        if view.hold is not None:  # the decision ended an earlier one: its DAG run was cleared
+            raise OutdatedDecision(
+                f"this decision was made before, and {view.hold.who} has rolled publication {view.hold.undoes} back "
+                "since. Decide again if it is still needed"
+            )
         return []
     checked = checked_reason(reason, "resuming")
     check_seen_chain(view, by)
@@ -166,6 +172,26 @@ def resume_events(work: RequestContext, view: LedgerView, *, reason: str, by: By
         raise RequestError(f"the chain of pipeline {work.pipeline.name} is not held, so there is nothing to resume")
     details = {"ends": view.hold.seq, **decision_details(by.decision_id, "resume")}
     return [LedgerEvent(kind=EventKind.RESUMED, who=by.who, reason=checked, details=details)]
+
+
+def was_made(
+    view: LedgerView, by: By, action: str, *, request_id: str | None = None, publication: int | None = None
+) -> bool:
+    """Return whether the ledger has a decision already. `request_id` and `publication` are what it is on; None: any.
+
+    Raises:
+        RequestError: the ledger has another decision of this id. The DAG run that has made it was deleted since.
+    """
+    made = view.decisions.get(by.decision_id)
+    if made is None:
+        return False
+    undone = next((past.undoes for past in view.publications if past.seq == made.seq), None)
+    if made.action != action or request_id not in {None, made.request_id} or publication not in {None, undone}:
+        raise RequestError(
+            f"{by.decision_id} has made another decision before: {made.action} at {show_instant(made.at_ms)}. Start a "
+            "DAG run with a new id"
+        )
+    return True
 
 
 def checked_reason(reason: str, what: str) -> str:

@@ -19,6 +19,7 @@ from jobs.pipeline.slices import show_instant
 from jobs.plain_text import counted
 from jobs.planning.chains import newly_shown
 from jobs.planning.request_context import RequestContext
+from jobs.planning.stored_spec import settled_rule
 from jobs.publishing.chain_rules import run_of_former_spec
 from jobs.publishing.rules import NO_RULE, is_ready, settled_basis
 from jobs.runs import ARRIVAL, BORDER, SETTLED, CheckResult, Verdict
@@ -80,7 +81,7 @@ def judged_checks_of(work: RequestContext, view: LedgerView, request: Request) -
     if before is not None and checks:
         first = next(iter(checks))
         checks[first] = (*checks[first], _at_border(work, view, request, before=before))
-    rule = work.pipeline.publish.settled if work.pipeline.publish is not None else None
+    rule = settled_rule(work.pipeline, request)
     if rule is None or not view.published or not checks:
         return checks
     from jobs.comparing.settled import Settled, settled_change  # imports Arrow and numpy

@@ -15,6 +15,7 @@ from jobs.plain_text import counted
 from jobs.planning.chains import adoption, ended_repairs, judged_runs, newly_shown
 from jobs.planning.published_spec import LOST, is_lost, why_not_replayed
 from jobs.planning.request_context import RequestContext, holders, with_cut_of
+from jobs.planning.stored_spec import settled_rule
 from jobs.publishing.chain_rules import (
     Obstacle,
     broken_chain,
@@ -188,7 +189,7 @@ def settled_basis(work: RequestContext, view: LedgerView, request: Request) -> B
     `now` is None if the pipeline file has no rule for settled windows, every slice of the request has arrived, and it
     adopts no spec that fires other windows.
     """
-    rule = work.pipeline.publish.settled if work.pipeline.publish is not None else None
+    rule = settled_rule(work.pipeline, request)
     runs = [view.run(run_id) for run_id in newly_shown(view, request).values()]
     judged = {run.judgement.basis if run.judgement is not None else None for run in runs}
     has_border = run_of_former_spec(view, request) is not None

@@ -8,7 +8,7 @@ from jobs.lake.plain_table import PlainTable, open_plain
 from jobs.ledger.publications import PublicationId
 from jobs.plain_text import counted
 from jobs.planning.request_context import RequestContext
-from jobs.publishing.current_tables import Current, current_tables
+from jobs.publishing.current_tables import MADE_AGAIN, Current, current_tables, damaged
 from jobs.publishing.table_move import fit, published_rows_of
 from jobs.reading.blocks import published_schema
 from jobs.reading.selection import Selection
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-_ADVICE = "Remove its directory; the next run, publication or rollback writes the table again"
-
 
 def verify_current_tables(work: RequestContext) -> "Iterator[Finding]":
     """Yield what is wrong with the current tables: one that is behind, and one with other rows than readers see.
@@ -33,7 +31,7 @@ def verify_current_tables(work: RequestContext) -> "Iterator[Finding]":
     equal row of another attempt.
 
     Raises:
-        StoreError: a table cannot be opened, or the object store does not answer.
+        StoreError: the object store does not answer.
     """
     for current in current_tables(work):
         what = str(current) if current.is_behind else _difference(work, current)
@@ -52,8 +50,7 @@ def _difference(work: RequestContext, current: Current) -> str | None:
     try:
         stored = _sum(_blocks(plain), schema)
     except StoreError as error:
-        refuse_outage(current.uri, error)
-        return f"{error}. {_ADVICE}"
+        return damaged(current.uri, error)
     try:
         expected = _sum(published_rows_of(work, current.table, view), schema)
     except StoreError as error:
@@ -62,7 +59,7 @@ def _difference(work: RequestContext, current: Current) -> str | None:
     if stored == expected:
         return None
     rows = [counted(side.count, "row") for side in (stored, expected)]
-    return f"has other rows ({rows[0]}) than readers see at {shows} ({rows[1]}). {_ADVICE}"
+    return f"has other rows ({rows[0]}) than readers see at {shows} ({rows[1]}). {MADE_AGAIN}"
 
 
 def _blocks(plain: PlainTable) -> "Iterator[pa.Table]":

@@ -15,7 +15,7 @@ from jobs.pipeline.slices import slice_of_id
 from jobs.plain_text import counted, shortened
 from jobs.planning.chains import judged_runs
 from jobs.planning.request_context import RequestContext
-from jobs.publishing.decisions import checked_reason, open_request_of
+from jobs.publishing.decisions import checked_reason, open_request_of, was_made
 from jobs.publishing.judging import is_due
 from jobs.publishing.optimistic_check import By, check_seen_request, check_seen_run
 from jobs.publishing.rules import judge_publication
@@ -99,7 +99,7 @@ def waive_events(
         RequestError: a reason is empty; a slice is named twice; no run of a slice waits for a decision; several runs
             have the first digits of an id; or a run did not fail. A run whose checks broke cannot be waived.
     """
-    if by.decision_id in view.decisions:
+    if was_made(view, by, "waive", request_id=request_id):
         return []
     if not waivers:
         raise RequestError("no slice is chosen; choose the failed slices that may pass, each with a reason")

@@ -4,14 +4,18 @@ The table itself cannot show that its newest commits were removed. Three other p
 of the pipeline's table commits, and data files that no commit names.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
-from jobs.ledger.head import RECENT_COMMITS, head_in_commits, read_head
+from jobs.lake.damage import refuse_outage
+from jobs.ledger.head import RECENT_COMMITS, Head, head_in_commits, read_head
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.unnamed_files import unnamed_files
 from jobs.reading.stored_rows import Finding
+from windowlib.errors import StoreError
 from windowlib.records import tables
+
+_GOES_ON: Final = "If the commits are lost for good, `hindcast recover PIPELINE --reason …` goes on without them"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,12 +33,18 @@ def verify_ledger(ledger: Ledger, *, recent: int = RECENT_COMMITS) -> LedgerVeri
 
     Raises:
         LedgerError: the ledger cannot be read, or has lost commits that its head file names.
-        StoreError: a table cannot be read.
+        StoreError: the object store does not answer.
     """
+    findings: list[Finding] = []
+    stored: Head | None = None
+    try:
+        stored = head_in_commits(ledger.uri, recent=recent)  # before the ledger, which then has all that it names
+    except StoreError as error:  # else no other damage is told
+        refuse_outage(ledger.uri, error)
+        findings.append(_finding(f"cannot be compared with the commits of table {tables.TALLIES}: {error}"))
     ledger.read_whole()
     newest = ledger.newest() if ledger.view().version else None
     head = read_head(ledger.uri)
-    findings = [_finding(text) for text in _lost(ledger, recent=recent)]
     notes = [] if newest is None else [str(file) for file in unnamed_files(ledger.uri, ledger.commit_ids())]
     if newest is not None and head is None:
         notes.append(
@@ -46,22 +56,34 @@ def verify_ledger(ledger: Ledger, *, recent: int = RECENT_COMMITS) -> LedgerVeri
             f"ledger {ledger.uri} is at version {newest.version}, and its head file names version {head.version}: a "
             "process ended between the two writes, and the next write of the ledger mends it"
         )
+    if newest is not None and stored is not None and not ledger.has(stored):
+        if stored.version <= newest.version:
+            findings.append(_finding(_lost(ledger, stored)))
+        else:
+            notes.append(_is_older(ledger, newest, stored))
     return LedgerVerification(findings=tuple(findings), notes=tuple(notes))
 
 
-def _lost(ledger: Ledger, *, recent: int) -> Iterator[str]:
-    """Yield a text for a head in a table's commits that the ledger does not have.
+def _lost(ledger: Ledger, stored: Head) -> str:
+    """Return the finding of a head in a table's commits in whose place the ledger has another event.
 
-    If the head file is lost as well, the view has compared the newest commit. A copy of a lake that was made during a
-    replay has tables that are newer than its ledger, and a head file.
+    If the head file is lost as well, the view has compared the newest commit.
     """
-    stored = head_in_commits(ledger.uri, recent=recent)
-    if stored is not None and not ledger.has(stored) and stored.version <= ledger.view().version:
-        yield (
-            f"a commit of table {tables.TALLIES} was made when the ledger had version {stored.version} with hash "
-            f"{stored.tip[:12]}, which {ledger.uri} does not have: its last commits were lost. Restore the ledger's "
-            "directory from a backup"
-        )
+    return (
+        f"a commit of table {tables.TALLIES} was made when the ledger had version {stored.version} with hash "
+        f"{stored.tip[:12]}, which {ledger.uri} does not have: its last commits were lost. Restore the ledger's "
+        f"directory from a backup. {_GOES_ON}"
+    )
+
+
+def _is_older(ledger: Ledger, newest: Head, stored: Head) -> str:
+    """Return the note that tables are newer than their ledger, which has a head file: it is an older copy."""
+    return (
+        f"ledger {ledger.uri} is at version {newest.version}, and a commit of table {tables.TALLIES} was made when it "
+        f"had version {stored.version}: the ledger was restored from an older copy than the tables, or the lake was "
+        "copied while a process wrote to it. What the ledger had recorded since has not happened. If there is a newer "
+        f"copy of the ledger's directory, restore that. {_GOES_ON}"
+    )
 
 
 def _finding(text: str) -> Finding:

@@ -14,6 +14,7 @@ from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.slices import SliceGrid, next_from_first, next_slice, slice_grid
 from jobs.planning.published_spec import on_published_spec
 from jobs.planning.request_context import RequestContext
+from jobs.planning.standing import empty_slices
 from jobs.publishing.stop_reasons import held_runs
 
 MAX_COUNTED: Final = 10_000
@@ -79,8 +80,7 @@ def _open_work(view: LedgerView) -> Iterator[tuple[str, float]]:
 
 def _waiting(view: LedgerView, grid: SliceGrid, now_ms: int) -> Iterator[tuple[str, float]]:
     """Yield what the ledger and the clock tell of slices without a publication. The log is not read."""
-    published = (view.runs.get(run_id) for run_id in view.published.values())
-    yield "empty_slices", sum(run is not None and not run.result.counts.read for run in published)
+    yield "empty_slices", len(empty_slices(view))
     if not view.published:
         return
     first = next_from_first(grid, view.slices[list(view.published)[-1]])

@@ -74,6 +74,28 @@ def test_a_copy_opens_if_a_writer_made_a_checkpoint_after_the_files_were_listed(
     assert (copy.version(), sorted(copy.to_pyarrow_table()["n"].to_pylist())) == (2, [0, 1, 2])
 
 
+@pytest.mark.parametrize("writers", [1, 3])
+def test_the_copy_has_a_head_if_a_writer_replaces_it_after_the_files_were_listed(tmp_path: Path, writers: int) -> None:
+    """Defect: a walk through a large lake takes longer than a head stays. Without one, a copy is taken for damaged."""
+    lake, tar, replaced = _lake(tmp_path / "lake", *FILES), tmp_path / "bin" / "tar", tmp_path / "replaced"
+    tar.parent.mkdir()
+    tar.write_text(
+        "#!/bin/bash -e\n"
+        f'if [[ $1 != --create ]]; then exec {shutil.which("tar")} "$@"; fi\n'
+        f"cat > {tmp_path}/listed\n"
+        f"done=$(cat {replaced} 2>/dev/null || echo 0)\n"
+        f"if grep -q /_head/ {tmp_path}/listed && [[ $done -lt {writers} ]]; then\n"
+        f"    echo $((done + 1)) > {replaced}\n"
+        f"    mv {lake}/p/ledger/_head/*.json {lake}/p/ledger/_head/0000000000000000000$((done + 1)).json\n"
+        "fi\n"
+        f'exec {shutil.which("tar")} "$@" < {tmp_path}/listed\n'
+    )
+    tar.chmod(0o755)
+    done = _run(lake, tmp_path / "copy", environ=os.environ | {"PATH": f"{tar.parent}:{os.environ['PATH']}"})
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {path.name for path in (tmp_path / "copy/p/ledger/_head").iterdir()} == {f"{writers:020}.json"}
+
+
 def test_a_target_with_files_and_a_lake_that_is_missing_are_refused(tmp_path: Path) -> None:
     lake = _lake(tmp_path / "lake", *FILES)
     done = _run(lake, _lake(tmp_path / "copy", "other"))

@@ -111,7 +111,7 @@ def one_slice(
         "dag_runs": dag_runs_of(context.view, slice_.slice_id),
         "feeds": feeds,
         "lineage": None if shown is None else lineage_of(context.lake, context.pipeline, context.view, run=shown),
-        "readers": readers_of(context.name, context.user),
+        "readers": readers_of(context.name, slice_, context.user),
         "upstream": context.pipeline.log.pipeline,
         "files_href": f"?{urlencode(with_files, errors='replace')}#lineage-title",
         **_files_read(context, slice_, shown if files else None),

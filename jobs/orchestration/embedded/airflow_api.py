@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from http import HTTPStatus
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Never, Self
 
@@ -106,6 +107,15 @@ class AirflowApi:
         """Return DAG file -> traceback, for the files that could not be imported."""
         errors = self._ask("GET", "/api/v2/importErrors?limit=100")["import_errors"]
         return {error["filename"]: error["stack_trace"] for error in errors}
+
+    def add_pool(self, name: str, description: str) -> None:
+        """Make a pool with one slot. A pool that exists keeps its slots."""
+        body = {"name": name, "slots": 1, "description": description, "include_deferred": False}
+        try:
+            self._ask("POST", "/api/v2/pools", body)
+        except AirflowRefused as refused:
+            if refused.status != HTTPStatus.CONFLICT:
+                raise
 
     def unpause(self, dag_id: str) -> None:
         """Let the runs of a DAG start. Airflow starts no run of a paused DAG, and reports no error for its backfill."""

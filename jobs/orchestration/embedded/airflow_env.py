@@ -62,11 +62,6 @@ class Home:
         return self.root / "passwords.json"
 
     @property
-    def pools_file(self) -> Path:
-        """File that `airflow pools import` reads."""
-        return self.root / "pools.json"
-
-    @property
     def cluster(self) -> Cluster:
         """The database. For root, its directory is outside `root`, see `cluster_for`."""
         return cluster_for(self.root / "postgres", self.logs / "postgres.log")
@@ -128,10 +123,6 @@ def prepare_home(home: Home) -> Secrets:
     if asdict(known) != stored:
         write_private(home.secrets_file, json.dumps(asdict(known)))
     write_private(home.passwords_file, json.dumps({USER: known.password, VIEWER: known.viewer_password}))
-    pools = {
-        name: {"slots": 1, "description": description, "include_deferred": False} for name, description in POOLS.items()
-    }
-    home.pools_file.write_text(json.dumps(pools), encoding="utf-8")
     return known
 
 

@@ -22,7 +22,10 @@ from types import FrameType
 import httpx
 
 from jobs.orchestration.embedded import postgres as embedded_postgres
+from jobs.orchestration.embedded.airflow_api import AirflowApi
 from jobs.orchestration.embedded.airflow_env import (
+    POOLS,
+    USER,
     Home,
     Ports,
     airflow_environment,
@@ -67,6 +70,7 @@ class Supervisor:
 
         Raises:
             AirflowFailed: a part did not start, or Airflow ended by itself.
+            AirflowRefused: Airflow makes no pool.
             DatabaseFailed: the database did not start.
         """
         try:
@@ -78,11 +82,13 @@ class Supervisor:
             )
             self._tell("making Airflow's tables")
             self._airflow_command(environ, "db", "migrate")
-            # A task waits for ever if its pool does not exist, so the pools are made before the scheduler starts.
-            self._airflow_command(environ, "pools", "import", str(self.home.pools_file))
             self._tell("starting Airflow")
             self.airflow = self._start_airflow(environ)
             self._wait_until_healthy()
+            # A task waits until its pool exists.
+            with AirflowApi(url=self.ports.url, user=USER, password=known.password) as api:
+                for name, description in POOLS.items():
+                    api.add_pool(name, description)
             self._tell("running")
             self._wait_for_the_end()
         except StopAskedFor as reason:

@@ -77,7 +77,7 @@ def lineage_of(lake: Lake, pipeline: Pipeline, view: LedgerView, *, run: StagedR
 
 def _upstream_runs(lake: Lake, pipeline: Pipeline, run: StagedRun) -> tuple[StagedRun, ...]:
     """Return the runs of the other pipeline whose rows a run has read, in slice order; none if that cannot be told."""
-    name, slice_id = pipeline.log.pipeline, run.result.slice.slice_id
+    name, slice_ = pipeline.log.pipeline, run.result.slice
     if name is None:
         return ()
     try:
@@ -85,7 +85,9 @@ def _upstream_runs(lake: Lake, pipeline: Pipeline, run: StagedRun) -> tuple[Stag
         slices = upstream_slices(lake, view, pipeline.log)
     except HindcastError:  # the page still tells what this pipeline's ledger has
         return ()
-    return next((own.parts for own in slices if own.run.result.slice.slice_id == slice_id), ())
+    inside = (own.parts for own in slices if slice_.start_ms <= own.run.result.slice.start_ms < slice_.end_ms)
+    read = {part.result.run_id: part for parts in inside for part in parts}  # a slice may be made of shorter ones
+    return tuple(sorted(read.values(), key=lambda part: part.result.slice.start_ms))
 
 
 def _place(result: RunResult) -> RunPlace:

@@ -9,7 +9,7 @@ from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning.chains import RunsByState
-from jobs.planning.request_context import stored_pipeline
+from jobs.planning.stored_spec import stored_pipeline
 from jobs.reading.stored_tables import spec_of
 from jobs.replay.chunk.time_steps import time_before
 from jobs.runs import SHOWN_DIGITS, Slice

@@ -62,7 +62,9 @@ def held(place: Place) -> str:
     return run_request(place.work, asked, FakeReplayer()).request_id
 
 
-def test_a_person_sees_the_plan_and_starts_it_as_it_was_shown(clients: Clients, airflow: FakeAirflow) -> None:
+def test_a_person_sees_the_plan_and_starts_it_as_it_was_shown(
+    clients: Clients, place: Place, airflow: FakeAirflow
+) -> None:
     client = clients("admin")
     assert PATH in client.get("/hindcast/pipelines/sales").text
     empty = fields_of(client.get(PATH).text, "plan")
@@ -77,7 +79,8 @@ def test_a_person_sees_the_plan_and_starts_it_as_it_was_shown(clients: Clients, 
     assert started.status_code == 303, started.text
     conf = {"from": "2024-01-01", "to": "2024-01-05", "reason": "late files", "if_open": "refuse"}
     assert airflow.calls == [("trigger", "backfill_sales")]
-    assert airflow.conf == conf | {"publish": True, "fresh": False, "replaces": []}
+    version = place.work.ledger.view().version
+    assert airflow.conf == conf | {"publish": True, "fresh": False, "replaces": [], "ledger_version": version}
     assert started.headers["location"].startswith(f"{PATH}/manual__")
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 from urllib.parse import urljoin
 
 import pyarrow as pa
@@ -32,7 +33,7 @@ from jobs.review import links
 from jobs.review.metrics import gauges
 from jobs.review.pages.record_page import SearchLimits, find, search_scope
 from jobs.review.pages.window_page import WindowAsk, window_page
-from jobs.runs import RunResult, Verdict
+from jobs.runs import RunResult, Slice, Verdict
 from tests.jobs.airflow_ui.conftest import NOW_MS, Clients, Place
 from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, day_ms, sales
 from tests.support.fuzzing import seeds
@@ -495,6 +496,21 @@ def test_slices_of_pipelines_that_read_each_other_are_linked(clients: Clients, p
     ]
     assert f'href="{made_of[0]}">2024-01-01</a>, <a href="{made_of[1]}">2024-01-02</a>' in below
     assert all(client.get(shown).status_code == 200 for shown in made_of)
+
+
+def test_a_slice_links_the_longer_slices_of_its_readers(
+    clients: Clients, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Defect: the link led to a slice that the reader does not have."""
+    clients("viewer")  # it imports what Airflow imports, without its warnings
+    from jobs.airflow_ui import context
+
+    (place.pipelines / "totals.yaml").write_text(TOTALS, encoding="utf-8")
+    monkeypatch.setattr(context, "may_read", lambda _user, _name: True)
+    morning = Slice(
+        slice_id="2024-01-02T06", start_ms=day_ms("2024-01-02") + 6 * 3_600_000, end_ms=day_ms("2024-01-03")
+    )
+    assert context.readers_of("sales", morning, Mock()) == (("totals", "2024-01-02"),)
 
 
 def test_dag_runs_are_linked_from_the_slice_and_the_request_out_of_the_frame(clients: Clients, place: Place) -> None:

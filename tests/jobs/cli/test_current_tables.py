@@ -204,3 +204,27 @@ def test_a_table_that_cannot_be_written_is_told(kept: Shell) -> None:
     assert kept("run", "sales", *RANGE) == 1
     assert "a current table was not moved to it" in kept.err
     assert len(published_table(str(kept.root), "sales")) == 10
+
+
+def test_a_current_table_whose_log_is_damaged_hides_nothing_and_is_written_again(kept: Shell, tmp_path: Path) -> None:
+    """Defect: `status` called the pipeline broken, and `verify` told nothing else; both advised to restore a copy."""
+    assert kept("run", "sales", *RANGE) == 0
+    current = Path(place(kept, WINDOW_OUTPUTS))
+    max((current / "_delta_log").glob("*.json")).write_bytes(b"{")
+    rows = next((kept.root / "sales" / WINDOW_OUTPUTS).rglob("slice_id=2024-01-03/*/*.parquet"))
+    shutil.move(rows, tmp_path / "aside")
+    [state] = kept.json("status", "sales")["pipelines"]
+    assert (state["published"]["slices"], behind(kept)) == (5, [True, False])
+    told = state["current_tables"][0]["line"]
+    assert "cannot be read" in told
+    assert told.endswith("Remove its directory; the next run, publication or rollback writes the table again")
+    findings = kept.json("verify", "sales")["findings"]
+    assert {finding["table"] for finding in findings} == {"current_window_outputs", WINDOW_OUTPUTS}
+    assert [finding["what"] for finding in findings if finding["table"] != WINDOW_OUTPUTS] == [told]
+    shutil.move(tmp_path / "aside", rows)
+    assert kept("run", "sales", *RANGE) == 1
+    assert "Remove its directory" in kept.err
+    shutil.rmtree(current)
+    assert kept("run", "sales", *RANGE) == 0
+    assert_shows_what_readers_see(kept)
+    assert kept("verify", "sales") == 0

@@ -180,6 +180,30 @@ def test_an_edit_of_a_reader_waits_for_its_adoption(shell: Shell, monkeypatch: p
     assert "cannot be computed any more" in " ".join(shell.err.split())
 
 
+def test_slices_of_a_former_spec_stay_as_they_are(shell: Shell) -> None:
+    """Defect: `follow` replayed all slices before an adoption with the new spec, or was refused because of them."""
+    (shell.root / "pipelines" / "pairs.yaml").unlink()
+    days = [str(FIRST + timedelta(days=day)) for day in range(DAYS)]
+    assert shell("run", "hours", "--from", days[0], "--to", days[3]) == 0, shell.err
+    assert shell("follow", "hours") == 0, shell.err
+    text = READER.replace("NAME", "days").replace("READS", "hours").replace("SIZE", "1d")
+    (shell.root / "pipelines" / "days.yaml").write_text(text.replace("{sum: n}}", "{sum: n}, c: {count: {}}}"))
+    assert shell("adopt", "days", "--from", days[2]) == 0, shell.err
+    ledger = Ledger(Lake(root=str(shell.root)).ledger("days"), now_ms=lambda: NOW_MS)
+    before = ledger.view().published
+    assert shell("run", "hours", "--from", days[3], "--to", days[4]) == 0, shell.err
+    assert shell("follow", "hours") == 0, shell.err
+    assert "1 slice replayed, 2 in the range" in shell.out
+    assert [ledger.view().published[day] for day in days[:3]] == [*before.values()]
+    append(shell.root, 0, [20])
+    assert shell("run", "hours", "--from", days[0], "--to", days[4]) == 0, shell.err
+    assert shell("follow", "hours") == 0, shell.err
+    told = " ".join(shell.err.split())
+    assert f"published day changed: {days[1]}" in told
+    assert "are not followed: `hindcast status days` tells" in told
+    assert [ledger.view().published[day] for day in days[:2]] == [*before.values()][:2]
+
+
 def test_a_reader_that_cannot_follow_does_not_stop_the_others(shell: Shell) -> None:
     """The published chain of pairs reads days, and its edited file, with other windows, reads hours.
 

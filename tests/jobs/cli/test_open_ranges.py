@@ -66,3 +66,26 @@ def test_wait_starts_when_the_open_request_has_ended(
     assert pauses == [cli_run.WAIT_POLL_S] * 3
     [request] = shell.json("status", "sales")["pipelines"][0]["requests"]
     assert (request["from"], request["to"]) == ("2024-01-01", "2024-01-04")
+
+
+@pytest.mark.parametrize("options", [(), ("--no-publish",)], ids=" ".join)
+def test_a_run_that_waited_while_somebody_rolled_back_publishes_nothing(
+    shell: Shell, options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Defect: it published what was rolled back, and ended the hold, of which the person did not know."""
+    assert shell("run", "sales", "--from", "2024-01-01", "--to", HELD) == 0
+    append_day(shell.root, HELD, {"c": FAILS})
+    assert shell("run", "sales", "--from", HELD, "--to", "2024-01-04") == 1
+    state = shell.json("status", "sales")["pipelines"][0]
+    publication, request_id = str(state["newest_publication"]["publication"]), state["requests"][0]["request_id"]
+
+    def sleep(_seconds: float) -> None:
+        append_day(shell.root, HELD, {"correction": -FAILS})
+        assert shell("rollback", "sales", "--publication", publication, "--reason", "wrong rates") == 0
+        assert shell("cancel", "sales", "--request", request_id, "--reason", "not needed") == 0
+
+    monkeypatch.setattr(cli_run, "sleep", sleep)
+    status = shell("run", "sales", *SHORTER, "--wait", *options)
+    told, state = shell.err, shell.json("status", "sales")["pipelines"][0]
+    assert (state["published"]["slices"], state["held"] is None) == (0, False)
+    assert (status, "(wrong rates)" in told, len(state["requests"])) == ((0, False, 1) if options else (1, True, 0))

@@ -14,7 +14,7 @@ import pendulum
 import pytest
 
 from jobs.orchestration.embedded.airflow_env import POOLS
-from jobs.pipeline.files import load_pipeline
+from jobs.pipeline.files import load_file, load_pipeline
 from jobs.pipeline.slices import SliceGrid, slice_grid, slices_ending_in
 from jobs.plain_text import escaped
 from tests.jobs.dag_factory.conftest import import_dag_file
@@ -415,6 +415,39 @@ def test_two_pipelines_never_have_assets_of_one_name(load_dags: "LoadDags", tmp_
     assert len({name for name, _ in uris}) == len(uris) == 4
     assert "'sales_publications' is not allowed beside the pipeline" in str(dags["replay_sales_publications"].doc_md)
     assert "decide_other_publications" in dags
+
+
+def test_the_process_of_a_task_reads_the_file_of_its_dag_alone(
+    load_dags: "LoadDags", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Defect: the process of each task parsed all files, which takes 3 s with 200 pipelines."""
+    from airflow.sdk.definitions.context import _AIRFLOW_PARSING_CONTEXT_DAG_ID
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    extra = "alerts: {to: hook, digest_at: '07:00'}\nretention: {superseded: 90d}\n"
+    names = ("sales", "sales_daily", "daily", "replay_sales", "sales_publications")
+    files = {f"{name}.yaml": PIPELINE.replace("pipeline: sales", f"pipeline: {name}") + extra for name in names}
+    files |= {"my sales.yaml": PIPELINE, "other.yml": "pipeline: broken", f"{'x' * 120}.yaml": PIPELINE}
+    for file, text in files.items():
+        (tmp_path / file).write_text(text, encoding="utf-8")
+    read: list[Path] = []
+
+    def load(path: Path) -> "Pipeline":
+        read.append(path)
+        return load_file(path)
+
+    monkeypatch.setattr("jobs.pipeline.files.load_file", load)
+    every = load_dags(tmp_path)
+    assert (len(read), len(every)) == (len(files), 4 * 5 + 2 + 3 + 2 * 2)
+    for dag_id, dag in every.items():
+        monkeypatch.setenv(_AIRFLOW_PARSING_CONTEXT_DAG_ID, dag_id)
+        read.clear()
+        own = load_dags(tmp_path)
+        assert DagSerialization.to_dict(own[dag_id]) == DagSerialization.to_dict(dag)
+        assert len(read) == 1, f"{dag_id} is of {read}"
+    for foreign in ("weekly_sales", "replay_sales_weekly", "sales", ""):
+        monkeypatch.setenv(_AIRFLOW_PARSING_CONTEXT_DAG_ID, foreign)
+        assert load_dags(tmp_path).keys() == every.keys(), "the file of a user's own DAG may name each of them"
 
 
 def test_a_directory_without_files_that_can_be_read_becomes_broken_dags(load_dags: "LoadDags", tmp_path: Path) -> None:

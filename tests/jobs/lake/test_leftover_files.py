@@ -3,6 +3,9 @@
 from pathlib import Path
 from random import Random
 
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+
 from jobs.lake.lake import Lake
 from jobs.lake.leftover_files import LakeFiles
 from tests.support.fuzzing import seeds
@@ -39,3 +42,16 @@ def test_the_committed_files_of_a_linked_table_are_not_left(tmp_path: Path) -> N
     scene.files.remove(left)
     assert {path.name for path in other.rglob("*.parquet")} >= {Path(path).name for path in scene.committed}
     assert not {file.path for file in scene.files.listed()} - scene.files.named([TABLE.name])
+
+
+def test_a_commit_deletes_the_rows_of_a_limited_number_of_attempts(tmp_path: Path) -> None:
+    """Defect: one commit named all of them, and a clean-up of 30,000 attempts ended in a segmentation fault."""
+    uri, attempts = tmp_path / PIPELINE / TABLE.name, [("2024-01-01", f"a{number}") for number in range(6)]
+    rows = [{"slice_id": slice_id, "attempt_id": attempt_id, "n": 1} for slice_id, attempt_id in attempts]
+    write_deltalake(uri, pa.Table.from_pylist(rows), partition_by=["slice_id", "attempt_id"])
+    files = LakeFiles(lake=Lake(root=str(tmp_path)), pipeline=PIPELINE, most_deleted=2)
+    for _ in range(2):
+        files.delete_rows(TABLE.name, attempts[:5], metadata={"hindcast.test": "yes"})
+        assert DeltaTable(uri).to_pyarrow_table()["attempt_id"].to_pylist() == ["a5"]
+    told = [commit.get("hindcast.test") for commit in DeltaTable(uri).history() if commit["operation"] == "DELETE"]
+    assert told == ["yes"] * 3

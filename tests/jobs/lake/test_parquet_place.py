@@ -49,6 +49,15 @@ def _refusal(root: Path, **partitions: str) -> str:
     return str(error.value)
 
 
+def test_a_relative_path_is_the_log_of_the_absolute_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Defect: `--lake lake` took the log for another table than `--lake /data/lake`, with all slices changed."""
+    _write(tmp_path, "lake/raw/dt=1970-01-01/a.parquet")
+    absolute = ParquetPlace(uri=str(tmp_path / "lake/raw")).open()
+    for directory, uri in ((tmp_path, "lake/raw"), (tmp_path / "lake", "./raw")):
+        monkeypatch.chdir(directory)
+        assert ParquetPlace(uri=uri).open().table_id == absolute.table_id
+
+
 def test_a_random_directory_is_pinned_as_its_files_tell(tmp_path: Path) -> None:
     for seed in seeds(20):
         _check_random_directory(tmp_path / str(seed), random.Random(seed))

@@ -190,6 +190,23 @@ def test_a_snapshot_of_another_history_is_not_used(tmp_path: Path) -> None:
     assert process(uri).view().requests.keys() == {"r1", "r2", "r4"}
 
 
+def test_a_snapshot_of_lost_commits_is_replaced_by_one_that_readers_use(tmp_path: Path) -> None:
+    """Defect: it was the newest, so each process read all events, and wrote a snapshot that no other one looked at."""
+    uri, copy = tmp_path / "ledger", tmp_path / "copy"
+    process(uri).write(lambda _view: request(1, 2))
+    shutil.copytree(uri, copy)
+    process(uri).write(lambda _view: request(2, 2))
+    later = snapshots(uri)[-1]
+    shutil.copy(later, copy / DIRECTORY)
+    shutil.rmtree(uri)
+    shutil.copytree(copy, uri)
+    process(uri).view()
+    ledger = process(uri)
+    assert ledger.view() == fresh(uri).view()
+    assert begun_after(ledger) == 1
+    assert later.name not in {path.name for path in snapshots(uri)}
+
+
 def test_the_next_events_must_continue_the_chain_of_the_snapshot(tmp_path: Path) -> None:
     uri = tmp_path / "ledger"
     process(uri).write(lambda _view: request(1, 2))

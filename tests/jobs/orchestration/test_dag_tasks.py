@@ -355,6 +355,25 @@ def test_a_backfill_that_was_asked_for_before_a_rollback_and_waited_replays_noth
     assert dag_tasks.publish(order).is_published, "the person has started it after the rollback"
 
 
+@pytest.mark.parametrize("skew_ms", [-3_600_000, 3_600_000])
+def test_the_ledger_tells_whether_a_backfill_was_asked_for_before_a_rollback(dag: Dag, skew_ms: int) -> None:
+    """Defect: the times of two machines told it, whose clocks may differ."""
+    dag.replay(order := dag.backfill("2024-01-01", "2024-01-03"))
+    assert dag_tasks.publish(order).is_published
+    work = open_request_context(sales(), dag.lake, now_ms=now_ms)
+    rollback(work, work.ledger.view().publications[-1].seq, reason="wrong rates", who="bob")
+    hold = work.ledger.view().hold
+    assert hold is not None
+    asked_ms = hold.at_ms + skew_ms
+    params = BACKFILL | {"from": "2024-01-01", "to": "2024-01-05"}
+    with pytest.raises(RequestError, match="started before that"):
+        dag.plan("backfill", params=params | {"ledger_version": hold.seq - 1}, asked_ms=asked_ms)
+    with pytest.raises(FormError, match="Ledger version is 'newest'"):
+        dag.plan("backfill", params=params | {"ledger_version": "newest"}, asked_ms=asked_ms)
+    dag.replay(order := dag.order("backfill", params=params | {"ledger_version": hold.seq}, asked_ms=asked_ms))
+    assert dag_tasks.publish(order).is_published
+
+
 def test_a_range_that_is_not_valid_is_refused_before_anything_is_written(dag: Dag) -> None:
     with pytest.raises(RequestError):
         dag.backfill("2024-01-04", "2024-01-01")

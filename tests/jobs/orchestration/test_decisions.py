@@ -151,6 +151,39 @@ def test_a_decision_that_was_rolled_back_is_not_made_again_by_a_clear_of_its_dag
     assert place.publish(CID, place.decide(CID, given)).is_published, "another decision publishes it again"
 
 
+def test_a_decision_with_the_id_of_another_one_is_refused(place: Place) -> None:
+    """The DAG run that had the id was deleted. Defect: nothing was written, and the DAG run told that it was done."""
+    cancels = {"action": "cancel", "request_id": place.request_id, "reason": "no"}
+    first = place.decide(ANN, cancels)
+    assert place.decide(ANN, cancels) == first
+    place.request_id = place.stage("2024-01-01", "2024-01-05", "again")
+    resumes = {"action": "resume", "reason": "go"}
+    for given in (cancels | {"request_id": place.request_id}, place.waiver(action="waive"), resumes):
+        with pytest.raises(RequestError, match="decide_sales/ann has made another decision before: cancel at"):
+            place.decide(ANN, given)
+    assert place.work.ledger.view().requests[place.request_id].is_open
+    place.publish(BOB, place.decide(BOB, place.waiver()))
+    back = {"action": "roll_back", "publication": place.work.ledger.view().version, "reason": "wrong rates"}
+    place.decide(CID, back)
+    with pytest.raises(RequestError, match="decide_sales/cid has made another decision before: roll_back at"):
+        place.decide(CID, back | {"publication": 1})
+
+
+def test_a_cleared_end_of_a_hold_does_not_tell_that_a_later_hold_has_ended(tmp_path: Path) -> None:
+    """Defect: the DAG run told that the chain goes on."""
+    place = Place(tmp_path, amount=1)
+    ends = By(who="eve", decision_id="decide_sales/eve")
+    for by in (ANN, BOB):
+        place.publish(by, place.decide(by, {"action": "publish", "request_id": place.request_id}))
+        back = {"action": "roll_back", "publication": place.work.ledger.view().version, "reason": "wrong rates"}
+        place.decide(By(who=by.who, decision_id=f"{by.who} again"), back)
+        if by is ANN:
+            place.decide(ends, {"action": "resume", "reason": "go"})
+    with pytest.raises(OutdatedDecision, match="this decision was made before, and bob has rolled publication"):
+        place.decide(ends, {"action": "resume", "reason": "go"})
+    assert place.work.ledger.view().hold is not None
+
+
 def test_a_decision_is_outdated_by_a_failed_check_of_another_table_or_with_other_arguments(place: Place) -> None:
     """The rows of both tables miss the same limit, so only the table tells the two checks apart."""
     view = place.work.ledger.view()

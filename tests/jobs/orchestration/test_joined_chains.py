@@ -560,6 +560,20 @@ def test_a_proposed_restatement_does_not_undo_an_adoption(place: Place) -> None:
         request_to_continue(work, proposal.request_id)
 
 
+def test_a_replayed_restatement_before_an_adoption_is_published(place: Place) -> None:
+    """Defect: it was refused, because the chain goes on with another spec, although its slices keep the former one."""
+    more = "schedule: '0 6 * * *'\nrestate: {mode: propose, at_most_age: 36500d}\n"
+    three_days(place)
+    run(place.work(more=more), 0, 3)
+    place.put(Put(0, 6, 50))
+    staged = run(place.work(more=more), 0, 3, publish=False, kind=RequestKind.RESTATEMENT)
+    work = place.work(more=more, lateness=GRACE)
+    assert run(work, 3, 4, warms_up=True).is_published
+    assert 50 not in totals(work)
+    assert publish_request(work, staged.request_id, who="ann").is_published
+    assert 50 in totals(work)
+
+
 def repair_and_warm_up(work: RequestContext) -> tuple[LateRepair, WarmUp | None]:
     wanted = repair_of(work, from_ms=None, to_ms=None, at_most_ms=None)
     return wanted, restart_before(SESSION, repairing(work, wanted), wanted.slices, beginning=wanted.beginning)

@@ -17,6 +17,7 @@ from jobs.ledger.events import EventKind, LedgerEvent
 from jobs.ledger.provenance import DagRunOrigin
 from jobs.ledger.view import Request, RequestKind, StagedRun
 from jobs.orchestration import repair_proposals
+from jobs.orchestration.gating import gate
 from jobs.orchestration.late_repair import asked_for, check_current, refusal_of, repairing
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.repair_proposals import propose_repairs, within_budget
@@ -31,7 +32,7 @@ from jobs.planning.chains import newly_shown
 from jobs.planning.estimate import Estimate
 from jobs.planning.lease_keeping import release
 from jobs.planning.plan import Plan
-from jobs.planning.request_context import Asked, RequestContext, context_of, open_request_context
+from jobs.planning.request_context import Asked, Opened, RequestContext, context_of, open_request_context
 from jobs.planning.restating import request_to_continue
 from jobs.planning.steps import Ask, Reason
 from jobs.publishing.decisions import cancel, rollback
@@ -475,6 +476,10 @@ def test_settled_windows_that_the_end_of_a_repair_takes_back_are_judged(tmp_path
     attempt = publish_request(work, outcome.request_id, who="ann")
     assert not attempt.is_published
     assert "at most 0 % of the windows may change: found 1 of" in attempt.why
+    own = [slice_.slice_id for slice_ in slices_between(work.pipeline, start_ms(2), start_ms(5))]
+    opened = Opened(request_id=outcome.request_id, lease_id="")
+    held = gate(work, opened=opened, slices=own).held  # Defect: the gate passed, and the task `publish` failed
+    assert [run.result.slice.slice_id for run in held] == ["1970-01-06"]
 
 
 def test_a_killed_repair_goes_on_with_the_same_runs(tmp_path: Path) -> None:

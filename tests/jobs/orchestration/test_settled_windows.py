@@ -11,7 +11,7 @@ from jobs.ledger.view import LedgerView
 from jobs.orchestration.gating import gate
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.requests import run_request
-from jobs.planning.request_context import Asked, Opened, RequestContext, open_request_context
+from jobs.planning.request_context import Asked, Opened, RequestContext, context_of, open_request_context
 from jobs.publishing.judging import judge_request
 from jobs.publishing.publishing import publish, publish_request
 from jobs.publishing.stop_reasons import describe_stop
@@ -168,3 +168,19 @@ def test_a_rule_that_is_removed_holds_no_longer(lake: Path) -> None:
 def test_a_wrong_rule_is_refused(rule: str, message: str) -> None:
     with pytest.raises((SpecError, RequestError), match=message):
         sales(f"{PIPELINE}publish: {rule}\n")
+
+
+@pytest.mark.parametrize("continues", [False, True])
+def test_a_rule_for_outputs_of_an_edited_file_leaves_that_of_the_published_spec_in_force(
+    lake: Path, *, continues: bool
+) -> None:
+    """Defect: a rule that named an output which only the edited file has let every change of the former spec pass."""
+    append_day(lake, DAYS[2], {"a": 900})
+    staged = run(work_on(lake, PIPELINE + RULE), DAYS[0], "2024-01-11", publish=False)
+    edited = PIPELINE.replace("total: {sum", "spent: {sum") + RULE.replace("share: 0.1, ", "").replace("total", "spent")
+    work = work_on(lake, edited)
+    if continues:  # as `hindcast run --request` does
+        work, _ = context_of(work, staged.request_id)
+    attempt = publish_request(work, staged.request_id, who="ann")
+    assert (attempt.is_published, attempt.stopped_by) == (False, (DAYS[2],))
+    assert publish_request(work_on(lake, PIPELINE), staged.request_id, who="ann").is_published, "no rule in the file"

@@ -14,8 +14,9 @@ from jobs.pipeline.slices import slices_between
 from jobs.planning import published_spec
 from jobs.planning.chains import chain_before
 from jobs.planning.log_state import LogState
-from jobs.planning.published_spec import _log, on_published_spec, why_lost
+from jobs.planning.published_spec import on_published_spec, why_lost
 from jobs.planning.request_context import open_request_context
+from jobs.planning.stored_spec import stored_pipeline
 from jobs.runs import WarmUp
 from tests.jobs.planning.test_plan import coordinates
 from tests.support.fake_replay import PIPELINE, append_day, day_ms, sales
@@ -99,13 +100,26 @@ def test_the_spec_of_the_chain_is_told_without_the_log(
     ],
 )
 def test_a_log_that_was_moved_is_read_there_although_another_edit_is_not_adopted(log: str, place: str) -> None:
-    """Defect: the schedule waited at the old place for ever. A log of another kind needs other keys of the spec."""
+    """Defects: the schedule waited at the old place for ever, and `run --request` read it. Kinds differ in keys."""
     edited = PIPELINE.replace("  table: event_logs/sales\n", log).replace("order: [id]", "order: [amount]")
     if "pipeline: other" in log:
         edited = edited.replace("{column: at_ms, unit: ms}", "{column: window_time}").replace("{by: day}", "{}")
         edited = edited.replace("  order: [amount]\n", "")
-    used = _log(sales(), sales(edited))
+    slices = slices_between(sales(), day_ms("2024-01-01"), day_ms("2024-01-03"))
+    view = project(published_chain(sales(), slices, log=coordinates()), version=9)
+    used = stored_pipeline(sales(edited), next(iter(view.requests.values()))).log
     assert (used.table, used.format, used.order) == (place, "delta", sales().log.order)
+
+
+def test_the_schedule_of_the_file_counts_although_another_edit_is_not_adopted(tmp_path: Path) -> None:
+    """Defect: with a schedule that is new, no hole was told, and nothing was behind it, until the edit was adopted."""
+    unscheduled = sales(PIPELINE.replace('schedule: "0 6 * * *"\n', ""))
+    slices = slices_between(unscheduled, day_ms("2024-01-01"), day_ms("2024-01-03"))
+    view = project(published_chain(unscheduled, slices, log=coordinates()), version=9)
+    edited = sales(PIPELINE.replace("{sum: amount}", "{max: amount}"))
+    work = open_request_context(edited, Lake(root=str(tmp_path)), now_ms=lambda: 0)
+    used, [_] = on_published_spec(work, view)
+    assert used.pipeline.schedule == edited.schedule
 
 
 def test_a_chain_that_goes_on_from_another_spec_begins_again_as_it_did() -> None:

@@ -24,7 +24,8 @@ from jobs.ledger.publications import Publication
 from jobs.ledger.view import LedgerView
 from jobs.orchestration.requests import run_request
 from jobs.pipeline.files import parse_pipeline
-from jobs.planning.request_context import Asked, RequestContext, open_request_context, stored_pipeline
+from jobs.planning.request_context import Asked, RequestContext, open_request_context
+from jobs.planning.stored_spec import stored_pipeline
 from jobs.publishing import table_move, verified_current
 from jobs.publishing.current_tables import current_tables, move_current_tables
 from jobs.publishing.verified_current import verify_current_tables

@@ -40,6 +40,7 @@ from jobs.reading.verified_log import verify_log
 from jobs.reading.verify import Span
 from jobs.replay.orders import ReplayOrder
 from jobs.replay.sizes import Sizes
+from jobs.review.pages.lineage import lineage_of
 from jobs.runs import RunResult
 from tests.jobs.orchestration.test_late_repair import random_pipeline, repair, run_days
 from tests.jobs.replay.test_without_spark import DAY_MS, DAYS, FIRST, days, make_log
@@ -623,6 +624,10 @@ def test_a_reader_may_have_longer_slices_than_all_that_its_upstream_publishes(tm
     totals = {(row["k"], int(row["window_start"].timestamp()) // 3_600): row["total"] for row in rows}
     assert totals == {(k, hour): sum(range(hour + k, hour + 8, 2)) for k in range(2) for hour in range(0, 40, 8)}
     assert not not_in_upstream(work, work.ledger.view())
+    head = work.ledger.view().head
+    assert head is not None
+    read = lineage_of(work.lake, reader, work.ledger.view(), run=head).upstream
+    assert [place.slice_id for place in read] == ["1970-01-02T12", "1970-01-02T18"]
     upstream_work = context_in(tmp_path, one)
     newest = upstream_work.ledger.view().standing[-1].seq
     rollback(upstream_work, newest, reason="a test", who="ann")  # 1970-01-02T00 of 6h is still published

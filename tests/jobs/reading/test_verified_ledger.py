@@ -109,6 +109,34 @@ def test_tables_that_are_newer_than_their_ledger_belong_to_a_copy(place: Place) 
     """`back-up-lake` copies the ledger first, so the copy of a running replay has such tables, and a head."""
     place.commit_rows(Head(version=5, tip="0" * 64))
     assert place.verified().findings == ()
+    [note] = place.verified().notes
+    assert "is at version 3, and a commit of table tallies was made when it had version 5" in note
+    assert "`hindcast recover PIPELINE --reason …` goes on without them" in note
+
+
+@pytest.mark.parametrize("writes", [0, 4])
+def test_a_ledger_that_was_restored_from_an_older_copy_goes_on_after_a_person_has_told_it(
+    place: Place, tmp_path: Path, writes: int
+) -> None:
+    """Defect: nothing told it. When the ledger had reached the lost version, `recover` refused what `verify` found."""
+    shutil.copytree(place.uri, tmp_path / "copy")
+    place.write(2)
+    place.commit_rows()
+    shutil.rmtree(place.uri)
+    shutil.copytree(tmp_path / "copy", place.uri)
+    place.write(writes)
+    verified = place.verified()
+    assert [len(verified.findings), len(verified.notes)] == ([1, 0] if writes else [0, 1])
+    assert place.ledger.recover(who="me", reason="of yesterday").version == 5
+    place.write()
+    assert place.verified() == LedgerVerification(findings=(), notes=())
+    with pytest.raises(LedgerError, match="nothing to recover"):
+        place.ledger.recover(who="me", reason="again")
+
+
+def test_a_damaged_log_of_the_tallies_hides_no_other_damage(place: Place) -> None:
+    max(Path(place.tallies, "_delta_log").glob("*.json")).write_bytes(b"{")
+    assert ["cannot be compared" in finding.what for finding in place.verified().findings] == [True]
 
 
 def test_a_ledger_that_is_gone_is_no_new_one(place: Place) -> None:

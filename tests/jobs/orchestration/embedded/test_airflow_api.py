@@ -41,6 +41,27 @@ def test_a_backfill_has_one_active_run() -> None:
     }
 
 
+def test_a_pool_keeps_the_slots_that_a_person_gave_it() -> None:
+    """Defect: `make up` set the pools back to one slot each time."""
+    slots = {"hindcast_daily": 5}
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        assert (request.method, request.url.path) == ("POST", "/api/v2/pools"), "no other call changes a pool"
+        pool = json.loads(request.content)
+        if pool["name"] == "default pool":
+            return httpx.Response(422)
+        is_there = pool["name"] in slots
+        slots.setdefault(pool["name"], pool["slots"])
+        return httpx.Response(409 if is_there else 201, json=pool)
+
+    with _api(answer) as api:
+        for name in ("hindcast_daily", "hindcast_backfill"):
+            api.add_pool(name, "a test")
+        with pytest.raises(AirflowRefused, match="422"):
+            api.add_pool("default pool", "a test")
+    assert slots == {"hindcast_daily": 5, "hindcast_backfill": 1}
+
+
 def test_a_run_id_keeps_its_plus_sign() -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         assert request.url.path == "/api/v2/dags/d/dagRuns/backfill__2013-02-02T06:00:00+00:00/taskInstances"

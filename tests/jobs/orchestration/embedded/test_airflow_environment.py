@@ -12,7 +12,6 @@ import yaml
 from jobs.orchestration.embedded import airflow_service
 from jobs.orchestration.embedded.airflow_env import (
     HOST,
-    POOLS,
     USER,
     VIEWER,
     Home,
@@ -47,8 +46,6 @@ def test_secrets_are_made_once_and_are_private(home: Home) -> None:
     }
     assert _mode(home.root) == 0o700
     assert _mode(home.secrets_file) == _mode(home.passwords_file) == 0o600
-    pools = json.loads(home.pools_file.read_text(encoding="utf-8"))
-    assert {name: pool["slots"] for name, pool in pools.items()} == dict.fromkeys(POOLS, 1)
 
 
 def test_a_new_home_does_not_get_the_database_of_a_deleted_clone_at_its_path(home: Home) -> None:

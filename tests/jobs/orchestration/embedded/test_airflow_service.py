@@ -92,6 +92,11 @@ def test_airflow_starts_parses_the_dags_and_stops(home: Home) -> None:
         assert api.import_errors() == {}
         pools = {pool["name"]: pool["slots"] for pool in api._ask("GET", "/api/v2/pools")["pools"]}
         assert {name: pools.get(name) for name in POOLS} == dict.fromkeys(POOLS, 1)
+        for name in POOLS:
+            api._ask("PATCH", f"/api/v2/pools/{name}?update_mask=slots", {"slots": 3})
+            api.add_pool(name, "again")
+        pools = {pool["name"]: pool["slots"] for pool in api._ask("GET", "/api/v2/pools")["pools"]}
+        assert {name: pools.get(name) for name in POOLS} == dict.fromkeys(POOLS, 3)
     sessions = _sessions(home)
     assert len(_members(sessions)) > 6, "supervisor, database, four components"
     assert _listening_at(sessions) == {HOST}

@@ -1,0 +1,48 @@
+"""The pipeline of a request as the ledger stores it, with what the pipeline file of now tells for every spec."""
+
+from typing import Any
+
+from jobs.engine.fingerprints import spec_fingerprint
+from jobs.ledger.view import Request
+from jobs.pipeline.files import pipeline_from_json
+from jobs.pipeline.models.log import LogGrammar
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.pipeline.models.publish import PublishGrammar, SettledGrammar
+
+
+def stored_pipeline(pipeline: Pipeline, request: Request) -> Pipeline:
+    """Return the pipeline of a request as the ledger stores it.
+
+    Users' functions are found beside the pipeline file. The place of the log, which may have moved, and `publish` are
+    those of the file. A rule for settled windows that names an output which the stored spec does not have is for the
+    edited spec, so the stored rule counts.
+    """
+    source = f"request {request.request_id} in the ledger"
+    stored = pipeline_from_json(request.spec_json, source=source, functions_dir=pipeline.functions_dir)
+    publish = _publish(stored, pipeline)
+    log = stored.log.model_copy(update=_place(stored.log, pipeline.log))
+    if (log, publish) == (stored.log, stored.publish):
+        return stored
+    return stored.model_copy(update={"log": log, "publish": publish})
+
+
+def settled_rule(pipeline: Pipeline, request: Request) -> SettledGrammar | None:
+    """Return the rule for settled windows that counts for a request; None if there is none."""
+    is_same = request.spec_fingerprint == spec_fingerprint(pipeline)
+    publish = pipeline.publish if is_same or pipeline.publish is None else stored_pipeline(pipeline, request).publish
+    return None if publish is None else publish.settled
+
+
+def _place(stored: LogGrammar, now: LogGrammar) -> dict[str, Any]:
+    """Return the keys that tell where the log is; none if the stored spec is for another kind of log."""
+    is_same_kind = (stored.format, stored.pipeline, now.pipeline) == (now.format, None, None)
+    return {key: getattr(now, key) for key in ("table", "partitions", "history")} if is_same_kind else {}
+
+
+def _publish(stored: Pipeline, now: Pipeline) -> PublishGrammar | None:
+    if now.publish is None or now.publish.settled is None:
+        return now.publish
+    named, known = now.publish.settled.change_at_most.columns, (*stored.output_columns, "record_count")
+    if {*named} <= {*known}:
+        return now.publish
+    return now.publish.model_copy(update={"settled": None if stored.publish is None else stored.publish.settled})
