@@ -189,6 +189,10 @@ class LogVersion(ABC):
         """
         return no_bounds()
 
+    def is_whole(self, slice_: Slice) -> bool:  # noqa: ARG002 - most logs cannot tell it
+        """Return whether the log can have all records of a slice: a table of another pipeline may have a part of it."""
+        return True
+
     def missing(self, slices: Sequence[Slice]) -> Mapping[str, str] | None:  # noqa: ARG002 - most logs cannot tell it
         """Return slice -> why the log does not have its records yet; None if the log cannot tell that."""
         return None

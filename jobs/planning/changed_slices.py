@@ -4,6 +4,7 @@ A look starts from the newest look that the ledger has. It reads the commits sin
 only if one of these commits touches a published slice. `jobs.planning.restating` writes looks into the ledger.
 """
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
@@ -35,6 +36,8 @@ from jobs.runs import LogCoordinates, Slice, told_records
 WRITE_AFTER: Final = 20
 """A look that found nothing new is written into the ledger after so many commits."""
 _MOST_KEPT: Final = 64
+_TABLE_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+"""The id of a Delta or Iceberg table. What follows it is the name of a history, or tells that only inserts count."""
 _MOST_COMMITS: Final = 3
 """A sentence names at most so many accepted commits."""
 
@@ -155,8 +158,9 @@ def _looked(work: RequestContext, view: LedgerView, tip: LogTip, *, seen: Mappin
 
 
 def _is_of(look: Look, tip: LogTip) -> bool:
-    """Return whether a look is of the same table: its history has that name, and its last commit is still there."""
-    if not look.table_id.endswith(tip.history):
+    """Return whether a look is of the same log: its history has that name, and its last commit is still there."""
+    table = _TABLE_ID.match(look.table_id)
+    if tip.history != look.table_id[table.end() :] if table else not look.table_id.endswith(tip.history):
         return False
     if look.version == tip.version:
         return look.commit == tip.commit
