@@ -169,6 +169,14 @@ class LogVersion(ABC):
     def files(self) -> Sequence[DataFile]:
         """Return the data files. They are read once."""
 
+    def file(self, place: int) -> DataFile:
+        """Return the file at a place in `files`."""
+        return self.files()[place]
+
+    def partitions(self) -> Iterable[tuple[Mapping[str, str | None], int | None]]:
+        """Return the partition and the number of records of each file, in the order of `files`."""
+        return ((file.partition, file.records) for file in self.files())
+
     @abstractmethod
     def removal(self, columns: Sequence[str]) -> str:
         """Return how a person removes the records that have no value of one of these partition columns."""
