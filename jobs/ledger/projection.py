@@ -134,7 +134,7 @@ class Projection:
             case EventKind.CHECKED:
                 self.runs.check(event)
             case EventKind.JUDGED:
-                self.runs.judge(event)
+                self.runs.judge(event, hidden={*self._chain.values()})
             case EventKind.WAIVED:
                 self.runs.waive(event)
             case EventKind.PUBLISHED:
@@ -305,7 +305,7 @@ class Projection:
             self._end_waivers([*request.runs.items(), *self._chain.items()], of=event.request_id)
 
     def _publish(self, event: LedgerEvent) -> None:
-        self.runs.renew_waiver(text_of(event, "run_id"))
+        self.runs.publish(text_of(event, "run_id"))
         self._change_what_readers_see(event, undoes=None)
         self._hold = None  # while the chain is held, only a person's publication is written, and it ends the hold
         self._end(event.request_id, RequestState.PUBLISHED)
@@ -322,7 +322,7 @@ class Projection:
         undone = self._publications[undoes]
         self._end_waivers([(slice_id, undone.changes.get(slice_id))], of=undone.publication.request_id)
         if event.run_id is not None:  # the publication that showed it before stands
-            self.runs.renew_waiver(event.run_id)
+            self.runs.show_again(event.run_id)
         self._hold = Hold(
             seq=event.seq, undoes=undoes, who=event.who or "", reason=event.reason or "", at_ms=event.at_ms
         )

@@ -3,8 +3,10 @@
 A view holds a copy of a `RunsProjection`. Later events replace values in the other copy and change none.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import islice
 from typing import Any, NamedTuple
 
 from typing_extensions import override
@@ -28,10 +30,20 @@ from jobs.runs import Sighting, Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SeenState:
+    """What a run had when readers saw it last."""
+
+    judgement: Judgement | None
+    waiver: Waiver | None
+    ended_waiver: Waiver | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunEvents:
     """What the ledger tells of a run: its attempts and sightings in ledger order, its newest check and judgement.
 
-    `ended_waiver` is a waiver that a person has ended by a cancellation or a rollback.
+    `ended_waiver` is a waiver that a person has ended by a cancellation or a rollback. `seen` is set if a request was
+    judged that would show the run again, in place of that of a repair. Without its publication, a rollback may show it.
     """
 
     staged: tuple[StagedRun, ...] = ()
@@ -40,6 +52,7 @@ class RunEvents:
     waiver: Waiver | None = None
     ended_waiver: Waiver | None = None
     sightings: tuple[Sighting, ...] = ()
+    seen: SeenState | None = None
 
 
 NO_EVENTS = RunEvents()
@@ -83,20 +96,37 @@ class RunSlot:
         self.run: StagedRun | None = None
 
 
-def _encoded_slot(slot: RunSlot) -> list[Any]:
-    assert slot.brief is not None, "`settle` fills the slots before they are stored"
-    return [*slot.brief._replace(standing=slot.brief.standing and slot.brief.standing.value)]  # type: ignore[arg-type]
-
-
 _STANDINGS: Mapping[str | None, Standing | None] = {None: None, **{standing.value: standing for standing in Standing}}
+_new_brief = partial(tuple.__new__, RunBrief)
 
 
-def _decoded_slot(plain: list[Any]) -> RunSlot:
-    slice_id, seq, standing, is_gone, records, sightings = plain
-    return RunSlot(RunBrief(slice_id, seq, _STANDINGS[standing], is_gone, records, sightings))
+def _encoded_slots(slots: Mapping[str, RunSlot]) -> list[list[Any]]:
+    """Return the columns of the briefs, and then those of their sightings: many runs are decoded at once."""
+    briefs = [slot.brief for slot in slots.values() if slot.brief is not None]
+    assert len(briefs) == len(slots), "`settle` fills the slots before they are stored"
+    return [
+        [*slots],
+        [brief.slice_id for brief in briefs],
+        [brief.seq for brief in briefs],
+        [brief.standing and brief.standing.value for brief in briefs],
+        [brief.is_gone for brief in briefs],
+        [brief.records for brief in briefs],
+        [len(brief.sightings) for brief in briefs],
+        *([sighting[place] for brief in briefs for sighting in brief.sightings] for place in range(4)),
+    ]
 
 
-SLOT_CODEC = Codec(_encoded_slot, _decoded_slot)
+def _decoded_slots(plain: list[list[Any]]) -> dict[str, RunSlot]:
+    run_ids, slice_ids, seqs, standings, gone, records, counts, *columns = plain
+    sightings = zip(*columns, strict=True)
+    own = (tuple(islice(sightings, count)) for count in counts)
+    fields = slice_ids, seqs, map(_STANDINGS.__getitem__, standings), gone, records, own
+    briefs = map(_new_brief, zip(*fields, strict=True))
+    return dict(zip(run_ids, map(RunSlot, briefs), strict=True))
+
+
+SLOTS_CODEC = Codec(_encoded_slots, _decoded_slots)
+"""The codec of `RunsProjection.slots`."""
 
 
 @dataclass(slots=True)
@@ -131,10 +161,16 @@ class RunsProjection:
             self._void_waivers(run_id, _failed_checks(event))
         self.change(run_id, checked=event)
 
-    def judge(self, event: LedgerEvent) -> None:
-        """Take the judgement of a request's runs in. Another finding voids a waiver."""
+    def judge(self, event: LedgerEvent, *, hidden: Container[str]) -> None:
+        """Take the judgement of a request's runs in. Another finding voids a waiver.
+
+        `hidden` are the runs of the chain in whose place readers see those of repairs.
+        """
         for run_id, checks in judged_checks(event).items():
-            judgement = Judgement(basis=str(event.details.get("basis")), checks=checks)
+            judgement, own = Judgement(basis=str(event.details.get("basis")), checks=checks), self.of(run_id)
+            if run_id in hidden and own.seen is None:
+                seen = SeenState(judgement=own.judgement, waiver=own.waiver, ended_waiver=own.ended_waiver)
+                self.change(run_id, seen=seen)
             self._void_waivers(run_id, judgement.failed)
             self.change(run_id, judgement=judgement)
 
@@ -166,7 +202,20 @@ class RunsProjection:
         """Let the waiver of a run not count any more."""
         self.change(run_id, waiver=None, ended_waiver=self.of(run_id).waiver)
 
-    def renew_waiver(self, run_id: str) -> None:
+    def show_again(self, run_id: str) -> None:
+        """Take in that a rollback shows a run: a judgement of a request that would have shown it does not count."""
+        if (seen := self.of(run_id).seen) is not None:
+            own = {"judgement": seen.judgement, "waiver": seen.waiver, "ended_waiver": seen.ended_waiver}
+            self.change(run_id, **own, seen=None)
+        self._renew_waiver(run_id)
+
+    def publish(self, run_id: str) -> None:
+        """Take in that a publication shows a run: its newest judgement was for that."""
+        if self.of(run_id).seen is not None:
+            self.change(run_id, seen=None)
+        self._renew_waiver(run_id)
+
+    def _renew_waiver(self, run_id: str) -> None:
         """Let the ended waiver of a failed run that readers see count again.
 
         A rollback shows the run again, or an earlier version has published it, which ended no waivers.

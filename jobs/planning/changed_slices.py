@@ -5,7 +5,7 @@ only if one of these commits touches a published slice. `jobs.planning.restating
 """
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, takewhile
 from operator import itemgetter
@@ -130,13 +130,12 @@ def _looked(work: RequestContext, view: LedgerView, tip: LogTip, *, seen: Mappin
     base = view.look if view.look is not None and _is_of(view.look, tip) else None
     newly = frozenset() if base is None else _published_after(view, base.seq)
     newly |= {slice_id for slice_id, run_id in runs.items() if view.published.get(slice_id) != run_id}
-    published = [view.slices[slice_id] for slice_id in runs]
     if base is None and view.look is not None:
         refuse_other_history(log_place(work.lake, work.pipeline).open(), tip.files, known_log(view, ()))
-    touched = None if base is None else _touched(work, tip, base, published=published)
+    touched = None if base is None else _touched(work, tip, base, view=view, published=runs)
     fresh = [view.runs[run_id] for slice_id, run_id in runs.items() if slice_id in newly]
     if base is None or touched is None or _is_restored(tip, base, runs=fresh):
-        return _with(work, view, tip, runs=runs, suspects=published, kept={})
+        return _with(work, view, tip, runs=runs, suspects=[*map(view.slices.__getitem__, runs)], kept={})
     accepted = {name for rewrite in view.accepted if rewrite.seq > base.seq for name in rewrite.rewrite.slices}
     suspects: list[Slice] = []
     kept: dict[str, SeenInput] = {}
@@ -181,19 +180,23 @@ def _is_restored(tip: LogTip, base: Look, *, runs: Sequence[StagedRun]) -> bool:
     return version > tip.version or (written_ns is not None and written_ns > -before_ms * 1_000_000)
 
 
-def _touched(work: RequestContext, tip: LogTip, base: Look, *, published: Sequence[Slice]) -> Mapping[str, int] | None:
+def _touched(
+    work: RequestContext, tip: LogTip, base: Look, *, view: LedgerView, published: Iterable[str]
+) -> Mapping[str, int] | None:
     """Return published slice -> the newest commit since a look that touched what its run reads; None: all may be."""
-    back = look_back(work.pipeline, published)
-    cut = Cut(uri=tip.files.uri, by=work.pipeline.log.slice, slices=back.every)
-    touched = touched_since(tip, base.version, cut, names=base.names)
-    if touched is None:
-        return None
+    uri, by = tip.files.uri, work.pipeline.log.slice
+    touched = touched_since(tip, base.version, Cut(uri=uri, by=by, slices=()), names=base.names)
+    if not touched:
+        return None if touched is None else {}
+    slices = [view.slices[slice_id] for slice_id in published]
+    back = look_back(work.pipeline, slices)
+    cut = Cut(uri=uri, by=by, slices=back.every)
     commits: dict[str, int] = {}
     for span, commit in touched.items():
         for slice_ in overlapped(cut, span):
             commits[slice_.slice_id] = max(commit, commits.get(slice_.slice_id, -1))
     newest = [commits.get(slice_.slice_id, -1) for slice_ in back.every]
-    before = {slice_.slice_id: back.before(slice_.slice_id) for slice_ in published}
+    before = {slice_.slice_id: back.before(slice_.slice_id) for slice_ in slices}
     own = {name: max([*newest[read.start : read.stop], commits.get(name, -1)]) for name, read in before.items()}
     return {name: commit for name, commit in own.items() if commit >= 0}
 

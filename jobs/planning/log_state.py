@@ -34,7 +34,7 @@ class LogState:
     the readiness of a slice of the range depends on it; else None. `known` saves the next `pin_log` from reading the
     same commits again. `warnings` are sentences for the person who plans. `missing` maps the slices whose records the
     log does not have yet to the reason, if the log is a table of another pipeline; None of other logs, which cannot
-    tell that.
+    tell that. `first_whole` is the first slice with records that is not there in part only; None without one.
     """
 
     version: int
@@ -46,6 +46,12 @@ class LogState:
     known: KnownLog = field(default_factory=KnownLog)
     warnings: tuple[str, ...] = ()
     missing: Mapping[str, str] | None = None
+    first_whole: Slice | None = None
+
+    @property
+    def beginning(self) -> Slice | None:
+        """The slice with which a chain of all records begins. Slices before it may never be whole."""
+        return self.first_whole or self.first_data
 
     def has_records(self, slice_: Slice) -> bool:
         place = bisect_left(self.data_ms, slice_.start_ms)
@@ -102,6 +108,7 @@ def read_log_state(
         known=pinned.known(),
         warnings=(*([] if inside is None else [inside]), *_unprotected(pinned)),
         missing=pinned.missing(slices),
+        first_whole=next((own for at_ms in filled if pinned.is_whole(own := slice_at(grid, at_ms))), None),
     )
 
 

@@ -9,9 +9,14 @@ import pytest
 from deltalake import DeltaTable
 
 from jobs.lake import plain_table
+from jobs.lake.lake import Lake
 from jobs.ledger.history import REMEMBERED
+from jobs.orchestration.maintenance import verify_all
+from jobs.pipeline.files import load_file
+from jobs.planning.request_context import open_request_context
 from jobs.publishing import verified_current
 from jobs.readers import published_table
+from jobs.reading.verify import Span
 from tests.jobs.cli.conftest import Shell
 from tests.jobs.publishing.test_current_tables import Killed, plain, rows_of
 from tests.jobs.reading.test_stored_rows import LATE
@@ -204,6 +209,26 @@ def test_a_table_that_cannot_be_written_is_told(kept: Shell) -> None:
     assert kept("run", "sales", *RANGE) == 1
     assert "a current table was not moved to it" in kept.err
     assert len(published_table(str(kept.root), "sales")) == 10
+
+
+def test_the_first_share_of_the_slices_has_the_current_tables(kept: Shell) -> None:
+    """Defect: the nightly maintenance never compared them, and their readers compare nothing."""
+    assert kept("run", "sales", *RANGE) == 0
+    work = open_request_context(
+        load_file(kept.root / "pipelines" / "sales.yaml"), Lake(root=str(kept.root)), now_ms=lambda: 0
+    )
+
+    def found(*chosen: int) -> list[str]:
+        span = Span(shares=3, chosen=frozenset(chosen)) if chosen else Span()
+        return [finding.table for finding in verify_all(work, span).report.findings]
+
+    assert (found(0), found()) == ([], [])
+    table = DeltaTable(place(kept, WINDOW_OUTPUTS))
+    table.delete("slice_id = '2024-01-03'")
+    told = [found(*chosen) for chosen in ((0,), (1, 2), (2, 0), ())]
+    assert told == [["current_window_outputs"], [], ["current_window_outputs"], ["current_window_outputs"]]
+    shutil.rmtree(place(kept, WINDOW_OUTPUTS))  # it is behind
+    assert (found(0), found()) == ([], ["current_window_outputs"])
 
 
 def test_a_current_table_whose_log_is_damaged_hides_nothing_and_is_written_again(kept: Shell, tmp_path: Path) -> None:

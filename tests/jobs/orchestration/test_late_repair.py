@@ -15,6 +15,7 @@ from deltalake import write_deltalake
 from jobs.comparing.views import request_sides
 from jobs.ledger.events import EventKind, LedgerEvent
 from jobs.ledger.provenance import DagRunOrigin
+from jobs.ledger.run_projection import failing_in_sight
 from jobs.ledger.view import Request, RequestKind, StagedRun
 from jobs.orchestration import repair_proposals
 from jobs.orchestration.gating import gate
@@ -480,6 +481,9 @@ def test_settled_windows_that_the_end_of_a_repair_takes_back_are_judged(tmp_path
     opened = Opened(request_id=outcome.request_id, lease_id="")
     held = gate(work, opened=opened, slices=own).held  # Defect: the gate passed, and the task `publish` failed
     assert [run.result.slice.slice_id for run in held] == ["1970-01-06"]
+    cancel(work, outcome.request_id, reason="no", by=By(who="ann", decision_id="c"))
+    rollback(work, work.ledger.view().standing[-1].seq, reason="wrong", who="ann")
+    assert not failing_in_sight(work.ledger.view()), "the judgement of the cancelled request does not count"
 
 
 def test_a_killed_repair_goes_on_with_the_same_runs(tmp_path: Path) -> None:
