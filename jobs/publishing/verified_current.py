@@ -50,16 +50,16 @@ def _difference(work: RequestContext, current: Current) -> str | None:
     view = work.ledger.view()  # a publication may have moved the table since, or may be about to move it
     shows = PublicationId(*plain.shows)
     view = replace(view, published=view.published_at(shows.seq))
-    schema = published_schema(work.lake, work.pipeline.name, Selection(table=current.table), view=view)
     try:
-        stored = _sum(_blocks(plain), schema)
-    except StoreError as error:
-        return damaged(current.uri, error)
-    try:
+        schema = published_schema(work.lake, work.pipeline.name, Selection(table=current.table), view=view)
         expected = _sum(published_rows_of(work, current.table, view), schema)
     except StoreError as error:
         refuse_outage(current.uri, error)
         return f"cannot be compared with what readers see: {error}"
+    try:
+        stored = _sum(_blocks(plain), schema)
+    except StoreError as error:
+        return damaged(current.uri, error)
     if stored == expected:
         return None
     rows = [counted(side.count, "row") for side in (stored, expected)]

@@ -17,7 +17,7 @@ from jobs.planning.chains import judged_runs
 from jobs.planning.request_context import RequestContext
 from jobs.publishing.decisions import checked_reason, open_request_of, was_made
 from jobs.publishing.judging import is_due
-from jobs.publishing.optimistic_check import By, check_seen_request, check_seen_run
+from jobs.publishing.optimistic_check import By, OutdatedDecision, check_seen_request, check_seen_run
 from jobs.publishing.rules import judge_publication
 from jobs.publishing.stop_reasons import describe_run, describe_stop, stopping_runs
 from jobs.publishing.suite_rule import of_other_suite
@@ -61,6 +61,7 @@ def waive_all(
     publication of the request.
 
     Raises:
+        OutdatedDecision: the decision was made before, and its waivers do not count any more.
         RequestError: as `waive_events` raises. Nothing was written.
     """
     waived: dict[str, StagedRun] = {}
@@ -79,6 +80,11 @@ def waive_all(
             for run_id, run in view.runs.items()
             if run.waiver is not None
             and any(run.result.slice.slice_id == by.slice_id and run_id.startswith(by.run_id) for by in waivers)
+        )
+    if not waived:
+        raise OutdatedDecision(
+            "this decision was made before, and a cancellation or a rollback has ended its waivers since. Decide again "
+            "if it is still needed"
         )
     return tuple(view.runs.get(run_id, run) for run_id, run in waived.items())  # a clean-up may have removed its rows
 

@@ -47,6 +47,7 @@ def assert_shows_what_readers_see(shell: Shell) -> None:
         assert rows_of(place(shell, table)) == plain(seen)
     status = shell.json("status", "sales")["pipelines"][0]
     assert [table["behind"] for table in status["current_tables"]] == [False, False]
+    assert shell.json("metrics")["sales"]["behind_current_tables"] == 0
 
 
 def behind(shell: Shell) -> list[bool]:
@@ -121,6 +122,12 @@ def test_a_table_that_is_behind_is_told_and_caught_up(kept: Shell, monkeypatch: 
     assert kept("run", "sales", *RANGE) == 0
     assert_shows_what_readers_see(kept)
     assert kept("verify", "sales") == 0
+    max((kept.root / "sales" / WINDOW_OUTPUTS / "_delta_log").glob("*.json")).write_bytes(b"{")
+    assert kept("status", "sales") == 0
+    assert {finding["table"] for finding in kept.json("verify", "sales")["findings"]} == {
+        "current_window_outputs",
+        WINDOW_OUTPUTS,
+    }
 
 
 @pytest.mark.parametrize(("opened", "moves"), [(0, True), (1, True), (2, True), (3, True), (2, False), (3, False)])
@@ -240,6 +247,7 @@ def test_a_current_table_whose_log_is_damaged_hides_nothing_and_is_written_again
     shutil.move(rows, tmp_path / "aside")
     [state] = kept.json("status", "sales")["pipelines"]
     assert (state["published"]["slices"], behind(kept)) == (5, [True, False])
+    assert kept.json("metrics")["sales"]["behind_current_tables"] == 1
     told = state["current_tables"][0]["line"]
     assert "cannot be read" in told
     assert told.endswith("Remove its directory; the next run, publication or rollback writes the table again")
@@ -253,3 +261,9 @@ def test_a_current_table_whose_log_is_damaged_hides_nothing_and_is_written_again
     assert kept("run", "sales", *RANGE) == 0
     assert_shows_what_readers_see(kept)
     assert kept("verify", "sales") == 0
+    max((kept.root / "sales" / WINDOW_OUTPUTS / "_delta_log").glob("*.json")).write_bytes(b"{")
+    assert kept("status", "sales") == 0
+    assert {finding["table"] for finding in kept.json("verify", "sales")["findings"]} == {
+        "current_window_outputs",
+        WINDOW_OUTPUTS,
+    }

@@ -184,6 +184,16 @@ def test_a_cleared_end_of_a_hold_does_not_tell_that_a_later_hold_has_ended(tmp_p
     assert place.work.ledger.view().hold is not None
 
 
+def test_a_cleared_waiver_that_has_ended_is_outdated(place: Place) -> None:
+    """Defect: the DAG run told that nothing is waived, in words without a slice, and was successful."""
+    given = place.waiver(action="waive")
+    first = place.decide(ANN, given)
+    assert place.decide(ANN, given) == first
+    place.decide(BOB, {"action": "cancel", "request_id": place.request_id, "reason": "no"})
+    with pytest.raises(OutdatedDecision, match="a cancellation or a rollback has ended its waivers since"):
+        place.decide(ANN, given)
+
+
 def test_a_decision_is_outdated_by_a_failed_check_of_another_table_or_with_other_arguments(place: Place) -> None:
     """The rows of both tables miss the same limit, so only the table tells the two checks apart."""
     view = place.work.ledger.view()

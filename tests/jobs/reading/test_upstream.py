@@ -645,6 +645,17 @@ def test_a_reader_may_have_longer_slices_than_all_that_its_upstream_publishes(tm
         plan_of(tmp_path, counting("three", "one", "  slice: {every: 8h}\n", size="8h"))
 
 
+def test_slices_that_have_read_other_panes_are_not_changed(lake: Path) -> None:
+    """Defect: after an adoption of other `panes`, `status` told all slices before it as changed for ever."""
+    run(lake, upstream(Random(5), "tumbling: {size: 5h}"), 0, 4)
+    run(lake, downstream(), 0, 3)
+    every = downstream("  panes: all\n  where: kind = 'result'\n")
+    run_range(None, lake, every, days(2, 3), sizes=SIZES, is_fresh=True)
+    work = context_in(lake, every)
+    assert told_changes(work, work.ledger.view()).slices == ()
+    assert [slice_.slice_id for slice_ in slices_to_follow(work)[0]] == [days(2, 3)[0], days(3, 4)[0]]
+
+
 def test_a_chain_begins_after_a_slice_of_which_the_upstream_has_a_part_only(tmp_path: Path) -> None:
     """Defect: the reader was refused, with a command that was refused as well, and its schedule waited for ever."""
     rows = [{"k": 1, "at": hour * HOUR_MS, "v": hour, "dt": day_and_hour(hour)} for hour in range(72)]
