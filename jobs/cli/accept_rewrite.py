@@ -15,7 +15,14 @@ from jobs.ledger.view import LedgerView
 from jobs.pipeline.slices import show_instant
 from jobs.plain_text import counted
 from jobs.planning.request_context import RequestContext
-from jobs.publishing.accepting import Acceptance, accept_rewrites, chosen_rewrites, rewrites_of, told_earlier
+from jobs.publishing.accepting import (
+    Acceptance,
+    accept_rewrites,
+    chosen_rewrites,
+    refuse_unreadable,
+    rewrites_of,
+    told_earlier,
+)
 from jobs.publishing.staged_changes import requests_with_records
 from windowlib.errors import RequestError
 
@@ -63,7 +70,12 @@ def accept_rewrite_command(
     if not as_json:
         _show(work, view, rewrites, chosen=chosen)
     done = Acceptance(accepted=(), earlier=())
-    if chosen and not is_dry:
+    if chosen and is_dry:
+        try:
+            refuse_unreadable(work, rewrites, chosen)
+        except RequestError as error:
+            options.complain(f"warning: {error}")
+    elif chosen:
         why = _reason(reason, chosen)
         if not (is_sure or _confirmed(work, chosen, may_ask=not as_json)):
             options.complain("nothing was accepted")

@@ -129,7 +129,7 @@ def _removals(facts: TableFacts, slice_columns: Sequence[str]) -> Iterator[Findi
         yield warning(
             "removed records",
             f"{'commit' if len(broken) == 1 else 'commits'} {names}{more} removed or changed records. Ranges with "
-            "their slices are refused until the records are back",
+            "their slices are refused until the records are back, or a person accepts that for a pipeline",
             f"RESTORE TABLE {sql_name(facts)} TO VERSION AS OF {broken[0].version - 1}"
             if broken == [facts.commits[-1]] and facts.log_format == "delta"
             else "accept them for a pipeline (hindcast accept-rewrite), or choose ranges without these slices "

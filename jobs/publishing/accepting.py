@@ -100,7 +100,7 @@ def accept_rewrites(
             written.
     """
     checked = checked_reason(reason, "accepting a commit of the log")
-    _refuse_unreadable(work, rewrites, chosen)
+    refuse_unreadable(work, rewrites, chosen)
     before = work.ledger.view()
 
     def decide(view: LedgerView) -> Sequence[LedgerEvent]:
@@ -127,7 +127,7 @@ def acceptance_events(
     return [accepted_event(table_id, new, who=who, reason=reason)] if new else []
 
 
-def _refuse_unreadable(work: RequestContext, rewrites: FoundRewrites, chosen: Sequence[Rewrite]) -> None:
+def refuse_unreadable(work: RequestContext, rewrites: FoundRewrites, chosen: Sequence[Rewrite]) -> None:
     """Pin the slices of commits as if all found commits were accepted, and refuse commits whose slices are refused.
 
     Raises:

@@ -1,5 +1,6 @@
 """`hindcast accept-rewrite`: what it shows, asks, refuses and writes; and what `plan`, `run` and `status` say then."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -55,6 +56,13 @@ def test_a_dry_run_shows_commit_slices_and_records_and_writes_nothing(erased: Sh
     done = commit["slices"]["2024-01-02"]
     assert (done["before"], done["after"], len(done["removed_files"]), len(done["added_files"])) == (2, 1, 1, 1)
     assert erased.json("status", "sales")["pipelines"][0]["ledger_version"] == before
+
+
+def test_a_dry_run_warns_of_a_commit_that_would_not_be_accepted(erased: Shell) -> None:
+    file = erased.root / "pipelines" / "sales.yaml"
+    file.write_text(re.sub("order: .*", "order: appended", file.read_text()))
+    assert erased("accept-rewrite", "sales", "--dry-run") == 0
+    assert "warning: commit 5 (DELETE) of pipeline sales cannot be accepted, because" in erased.err
 
 
 @pytest.mark.parametrize(
