@@ -158,9 +158,7 @@ def print_table(
     for fewest, gap in ((in_one_line, len(_GAP)), (least, len(_GAP)), (least, 1), (broken, 1)):
         room = console.width - gap * len(fewest) - sum(fewest)  # rich adds the gap to the last column, too
         if room >= 0:
-            from rich.table import Table  # most screens are wide enough
-
-            table = Table(header_style="bold", box=None, pad_edge=False, padding=(0, gap, 0, 0))
+            table = _new_table(gap)
             for column, width in zip(columns, _widened(fewest, widths, room), strict=True):
                 _add_column(table, column, width=width, is_cut=column in cut, is_right=column in right)
             for row in cells:
@@ -178,6 +176,13 @@ def _widened(fewest: Sequence[int], widths: Sequence[int], room: int) -> list[in
             made[number] += 1
         room -= len(narrow)
     return made
+
+
+def _new_table(gap: int) -> "Table":
+    """Return a table without lines, with so many spaces between its columns."""
+    from rich.table import Table  # most screens are wide enough for plain lines
+
+    return Table(header_style="bold", box=None, pad_edge=False, padding=(0, gap, 0, 0))
 
 
 def _add_column(table: "Table", name: str, *, width: int, is_cut: bool, is_right: bool) -> None:
@@ -313,11 +318,15 @@ def run_command(
 
 
 def _usage(error: click.ClickException) -> int:
-    """Print click's message, escaped because it quotes the command line."""
+    """Print click's message, escaped because it quotes the command line; the help of a group without a command."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        complain(*error.format_message().splitlines())
+        return USAGE
     context = error.ctx if isinstance(error, click.UsageError) else None
     if context is not None:
         complain(*context.get_usage().splitlines(), f"Try '{context.command_path} --help' for help.", "")
-    complain(f"error: {error.format_message()}")
+    message = error.format_message().replace("\n\t", " ")  # click has a line for each choice
+    complain(f"error: {message}")
     return USAGE
 
 

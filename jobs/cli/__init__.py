@@ -6,8 +6,8 @@ from types import ModuleType
 from typing import Final
 
 # A command imports 80,000 objects that live to its end. With Python's default threshold, the collector would visit them
-# again and again (10 % of the time of a short command).
-gc.set_threshold(50_000, 20, 20)
+# again and again (10 % of the time of a short command). Up to this one, it visits none.
+gc.set_threshold(100_000, 20, 20)
 
 NO_PLUGINS: Final = ModuleType("pydantic.plugin._loader")
 """Takes the place of pydantic's search for plugins while the models of pipeline files are made.

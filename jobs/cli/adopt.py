@@ -12,7 +12,7 @@ from jobs.cli.slice_lines import all_option, show_plan
 from jobs.engine.fingerprints import spec_fingerprint
 from jobs.orchestration.following import stopped_readers
 from jobs.orchestration.requests import Staging
-from jobs.pipeline.slices import check_range, parse_bound, show_instant, slice_at, slice_grid, slices_between
+from jobs.pipeline.slices import check_range, parse_bound, show_instant, slice_at, slice_grid
 from jobs.planning.published_spec import why_uncomputable
 from jobs.planning.request_context import Asked, RequestContext
 from jobs.planning.spec_changes import border_warning, spec_changes
@@ -104,7 +104,7 @@ def _slices(work: RequestContext, from_text: str | None) -> tuple[Slice, ...]:
     """Return the slices from a bound to the published head. Those of another length begin with the one after it.
 
     Raises:
-        RequestError: nothing is published, or the bound is after the head.
+        RequestError: nothing is published, the bound is after the head, or `log.slice` leaves slices between them out.
         RangeError: slices of another length are adopted, and the first of them is not over.
     """
     head = work.ledger.view().head
@@ -122,4 +122,4 @@ def _slices(work: RequestContext, from_text: str | None) -> tuple[Slice, ...]:
             f"--from {first.slice_id} is after the published head {last.slice_id} of pipeline {work.pipeline.name}. "
             "The new spec begins at a published slice"
         )
-    return slices_between(work.pipeline, first.start_ms, last.end_ms)
+    return check_range(work.pipeline, first.start_ms, last.end_ms, now_ms=work.ledger.now_ms())

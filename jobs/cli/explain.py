@@ -206,7 +206,7 @@ def _show_panes(explained: "WindowExplanation") -> None:
     from jobs.cli.inspect import cell
 
     places = ("slice", "after place", "pane", "timing", "kind")
-    names = [*places, *explained.outputs, "records", "final", "watermark", "run", "readers"]
+    names = [*places, *explained.outputs, "record_count", "final", "watermark", "run", "readers"]
 
     def rows() -> Iterator[list[object]]:
         for pane in explained.panes:
@@ -227,5 +227,5 @@ def _show_panes(explained: "WindowExplanation") -> None:
             ]
 
     title = f"{counted(len(explained.panes), 'pane')} in the order of firing"
-    right = ["after place", "pane", "records", *explained.outputs]
+    right = ["after place", "pane", "record_count", *explained.outputs]
     options.print_table(title, names, rows(), right=right, whole=["slice", "run"])

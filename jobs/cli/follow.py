@@ -82,9 +82,9 @@ def _asked(work: RequestContext, slices: Sequence[Slice], *, reason: str) -> Ask
     asked = Asked(from_ms=from_ms, to_ms=to_ms, who=options.who(), reason=reason or own)
     view = work.ledger.view()
     others = () if find_resumable(work, view, asked) else in_the_way(work, view, asked)
-    runs = [view.run(run_id) for other in others for run_id in other.runs.values()]
+    runs = [view.runs.get(run_id) for other in others for run_id in other.runs.values()]  # some may be condemned
     is_left = all(other.reason == own and not stopping_runs(view, other) for other in others)
-    is_replacing = others and is_left and not any(run.waiver for run in runs)
+    is_replacing = others and is_left and not any(run is not None and run.waiver for run in runs)
     return replace(asked, if_open=IfOpen.REPLACE) if is_replacing else asked
 
 

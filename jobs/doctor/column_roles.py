@@ -28,6 +28,10 @@ _KEY_WORDS: Final = (
 )  # fmt: skip
 _RANGES_MS: Final = (946_684_800_000, 4_102_444_800_000)
 """Instants of the years 2000 to 2099: an integer in this range may be a time."""
+_PATH: Final = (
+    "an option names a column of the table, and a pipeline file may also name a path into a struct "
+    "(docs/reference/pipelines.md, Paths, derived columns and the filter)"
+)
 ALL: Final = ("all",)
 """The key of a person who wants one set of windows for all records."""
 ORDERS: Final = (("commits",), ("appended",))
@@ -94,15 +98,15 @@ def guess_roles(
     `entities`, the ids of what the records are about, to be no ids of records.
 
     Raises:
-        SpecError: a named column does not exist, or its values are no times.
+        SpecError: a named column does not exist, has no plain values, or has values that are no times.
     """
     is_over_all = wishes.key == ALL and ALL[0] not in columns
     key = () if is_over_all else wishes.key
     for name in (*key, *(wishes.order if wishes.order not in ORDERS else ()), *filter(None, (wishes.record_id,))):
-        _check_exists(name, columns)
+        _check_named(name, columns, head)
     usable = {name: kind for name, kind in columns.items() if is_usable(name)}
     times = _times(usable, head, without)
-    arrival = _named_time(wishes.arrival_time, columns, head) or _arrival(times, columns)
+    arrival = _named_time(wishes.arrival_time, columns, head) or _arrival(times, usable)
     event_time = _named_time(wishes.event_time, columns, head) or _event_time(times, arrival)
     if wishes.arrival_time is None and event_time == arrival:
         arrival = None
@@ -139,10 +143,14 @@ def is_usable(name: str) -> bool:
     return 0 < len(name) <= 255  # noqa: PLR2004 - `ColumnName`
 
 
-def _check_exists(name: str, columns: Mapping[str, str]) -> None:
+def _check_named(name: str, columns: Mapping[str, str], head: pa.Table) -> None:
     if name not in columns:
         there = ", ".join(f"{column} {kind}" for column, kind in columns.items())
-        raise SpecError(f"the table has no column {name!r}; it has {there}{did_you_mean(name, columns)}")
+        is_path = columns.get(name.partition(".")[0], "").startswith("struct")
+        hint = f"; {_PATH}" if is_path else did_you_mean(name, columns)
+        raise SpecError(f"the table has no column {name!r}; it has {there}{hint}")
+    if name not in head.column_names:
+        raise SpecError(f"column {name!r} is {columns[name]}; a key, a time, an id and an order have plain values")
 
 
 def _named_time(text: str | None, columns: Mapping[str, str], head: pa.Table) -> TimeRole | None:
@@ -152,7 +160,7 @@ def _named_time(text: str | None, columns: Mapping[str, str], head: pa.Table) ->
     name, _, unit = text.rpartition(":")
     if text in columns or unit not in {known_unit.value for known_unit in Unit}:
         name, unit = text, ""
-    _check_exists(name, columns)
+    _check_named(name, columns, head)
     role = _time_of(name, columns[name], head)
     if unit or role is None:
         kind = columns[name].partition("(")[0]
@@ -180,7 +188,7 @@ def _time_of(name: str, kind: str, head: pa.Table) -> TimeRole | None:
     values = head[name].combine_chunks().drop_null()
     if not len(values) or not can_read_instants(values.type):
         return None
-    if kind in {"int", "bigint", "double"}:
+    if kind.partition("(")[0] in {"int", "bigint", "double", "decimal"}:
         return _numeric(name, values)
     if kind == "string" and _TIME.search(name.lower()) and not (read_instants(values, None).problems != 0).any():
         return TimeRole(column=name)
@@ -204,7 +212,8 @@ def _score(name: str, words: Sequence[str]) -> int:
 
 
 def _arrival(times: Sequence[TimeRole], columns: Mapping[str, str]) -> TimeRole | None:
-    best = max(times, key=lambda role: _score(role.column, _ARRIVAL), default=None)
+    instants = [role for role in times if columns[role.column] != "date"]  # a day is no clock
+    best = max(instants, key=lambda role: _score(role.column, _ARRIVAL), default=None)
     if best is not None and _score(best.column, _ARRIVAL):
         return best
     is_kafka = {"partition", "offset"}.issubset(columns)  # whose `timestamp` is that of the broker or the producer

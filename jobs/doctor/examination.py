@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 from zoneinfo import ZoneInfo
 
 from jobs.doctor.column_roles import Roles, Wishes, guess_roles
 from jobs.doctor.delays import Suggestion
-from jobs.doctor.finding import Finding, Severity, error, note, ok
+from jobs.doctor.finding import Finding, Severity, error, note, ok, warning
 from jobs.doctor.measures import Measures, measure, ties
 from jobs.doctor.proposal import (
     APPENDED,
@@ -28,13 +29,19 @@ from jobs.doctor.trial import Accepted, Refused, try_file
 from jobs.durations import UNIT_MS
 from jobs.lake.lake import Lake
 from jobs.pipeline.slices import SliceGrid, slice_at
-from jobs.plain_text import counted
+from jobs.plain_text import agreeing, counted
 from jobs.reading.log_places import holds_ledger
 from windowlib.errors import RangeError
 
 SAMPLE: Final = 1_000_000
 _NO_DELAYS: Final = Suggestion(out_of_orderness_ms=UNIT_MS["h"], allowed_lateness_ms=UNIT_MS["h"], behind=0.0, late=0.0)
 _MOST_REFUSALS: Final = 3
+_DERIVED: Final = (
+    "a pipeline file may also name a path into a struct, or derive the time from a text (docs/reference/pipelines.md, "
+    "Paths, derived columns and the filter)"
+)
+_LONG_AGO_MS: Final = 366 * UNIT_MS["d"]
+"""Slices with records that are further apart may be those of wrong times."""
 _WAYS: Final = "docs/reference/logs.md has the ways out; --key, --event-time, --slice-by and --order name other columns"
 
 
@@ -206,7 +213,9 @@ def _examined(request: Request, facts: TableFacts, roles: Roles, *, now_ms: int)
     candidates = slice_candidates(facts, _arrival_columns(facts, roles, request.wishes), request.wishes.slice_by)
     if roles.event_time is None:
         no_time = error(
-            "event time", "no column is a time, or its unit cannot be told", "name it with --event-time column:ms"
+            "event time",
+            "no column is a time, or its unit cannot be told",
+            f"name it with --event-time column:ms; {_DERIVED}",
         )
         findings = [*table_findings(facts, candidates[0].columns, horizon_ms=request.horizon_ms), no_time]
         return Examination(
@@ -224,6 +233,8 @@ def _examined(request: Request, facts: TableFacts, roles: Roles, *, now_ms: int)
     findings = [
         *table_findings(facts, slices.columns, horizon_ms=request.horizon_ms),
         *_null_slices(facts, candidates, slices),
+        *_old_slices(facts, slices),
+        *_whole_days(facts, roles, request.wishes),
         *(record_findings(measures, roles, now_ms=now_ms) if sample.records else ()),
     ]
     accepted, proposal = None, None
@@ -268,6 +279,36 @@ def _null_slices(facts: TableFacts, candidates: Sequence[SliceCandidate], chosen
             text = f"{counted(nulls, 'record')} without {columns}, so slices by {columns} are refused"
             options = " ".join(f"--slice-by {name}" for name in slices.columns)
             yield note("null slices", text, f"{options} tells what mends it, if the log is to be cut so")
+
+
+def _old_slices(facts: TableFacts, chosen: SliceCandidate) -> Iterator[Finding]:
+    """Yield the slices that are years before the others: a replay has all slices between them."""
+    files = (file for file in facts.files if file.records != 0 and chosen.kind == "partition")
+    starts = sorted({at_ms for file in files if (at_ms := chosen.of_partition(file.partition)) is not None})
+    ends = [number for number, (before, after) in enumerate(pairwise(starts), 1) if after - before > _LONG_AGO_MS]
+    if ends:
+        oldest, first = (_slice_id(starts[number], chosen.every_ms) for number in (0, ends[-1]))
+        between = (starts[ends[-1]] - starts[0]) // chosen.every_ms
+        yield warning(
+            "old slices",
+            f"{counted(ends[-1], 'slice')} with records, the oldest {oldest}, {agreeing(ends[-1], 'are')} more than a "
+            f"year before the next one, {first}. A replay from there has {between:,} more slices",
+            f'if these times are wrong, write slice: {{{chosen.text}, first: "{first}"}}',
+        )
+
+
+def _whole_days(facts: TableFacts, roles: Roles, wishes: Wishes) -> Iterator[Finding]:
+    """Yield that event times are days, if that is a guess about the day of arrival, or if windows are shorter."""
+    assert roles.event_time is not None, "checked by the caller"
+    name = roles.event_time.column
+    is_guess = wishes.event_time is None and name in facts.log.partition_columns
+    if facts.columns[name] == "date" and (is_guess or wishes.window_ms % UNIT_MS["d"]):
+        no_other = "" if wishes.event_time else "no other column looks like a time, and "
+        yield warning(
+            "event time",
+            f"{no_other}{name} is a date: each record counts as an event of 00:00 UTC of its day",
+            f"name the time with --event-time; {_DERIVED}",
+        )
 
 
 def _nulls(facts: TableFacts, slices: SliceCandidate) -> int:

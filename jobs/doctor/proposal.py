@@ -11,7 +11,7 @@ from jobs.doctor.slice_candidates import SliceCandidate
 from jobs.doctor.yaml_text import spelled
 from jobs.durations import UNIT_MS, format_duration
 from jobs.pipeline.files import RESERVED_NAMES
-from jobs.pipeline.models.column_names import check_output_names
+from jobs.pipeline.models.column_names import check_apart, check_output_names
 from jobs.pipeline.models.log import LogFormat, PartitionType
 
 _NAME_LENGTH: Final = 63
@@ -107,6 +107,7 @@ def total_column(columns: Mapping[str, str], roles: Roles) -> str | None:
 
     def is_allowed(name: str) -> bool:
         try:
+            check_apart(roles.key, [name], "aggregate")
             return bool(check_output_names({name: None}, "aggregate"))
         except ValueError:
             return False
@@ -168,7 +169,8 @@ def _lines(proposal: Proposal) -> Iterator[str]:
         lateness = f"  allowed_lateness: {format_duration(suggestion.allowed_lateness_ms)}"
         yield _commented(lateness, f"{share_text(suggestion.late)} of the records are late after that")
     yield "aggregates:"
-    count = "record_count" if any(name.lower() == "records" for name in roles.key) else "records"
+    keys = {name.lower() for name in roles.key}
+    count = next(name for number in range(len(keys) + 1) if (name := "records" + "_counted" * number) not in keys)
     yield f"  {count}: {{count: {{}}}}"
     if proposal.total is not None:
         yield f"  {proposal.total}_total: {{sum: {spelled(proposal.total)}}}"

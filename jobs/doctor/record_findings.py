@@ -39,7 +39,12 @@ def _invalid(measures: Measures) -> Iterator[Finding]:
     reasons = ", ".join(f"{reason} {number:,}" for reason, number in sorted(measures.invalid.items()))
     text = f"{counted(count, 'record')} ({share_text(count / measures.records)}) would be invalid: {reasons}"
     severity = error if count == measures.records else warning
-    yield severity("invalid records", text, "name other columns with --key or --event-time, or correct the writer")
+    mend = "name other columns with --key or --event-time, or correct the writer"
+    if "wrong_type" in measures.invalid:
+        mend += (
+            "; a time in a text of another form is derived: log.columns: {at: \"strptime(column, '%d.%m.%Y %H:%M')\"}"
+        )
+    yield severity("invalid records", text, mend)
 
 
 def _future(measures: Measures, now_ms: int) -> Iterator[Finding]:
@@ -143,8 +148,12 @@ def _keys(measures: Measures, roles: Roles) -> Iterator[Finding]:
 
 def _arrival(measures: Measures, roles: Roles) -> Iterator[Finding]:
     arrival = measures.arrival
-    if arrival is None or roles.arrival_time is None:
+    if roles.arrival_time is None:
         yield note("arrival", "no column tells when a record arrived", "name it with --arrival-time")
+        return
+    if arrival is None:
+        text = f"no record has both an event time and a {roles.arrival_time.column} that is a time"
+        yield warning("arrival", text, "name another column with --arrival-time, or remove log.arrival_time")
         return
     text = (
         f"half of the records arrive within {human_duration(max(arrival.median_ms, 0))}, 99 % within "

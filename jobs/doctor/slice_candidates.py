@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 from jobs.doctor.table_facts import TableFacts
 from jobs.doctor.yaml_text import spelled
-from jobs.durations import UNIT_MS, format_duration
+from jobs.durations import UNIT_MS, format_duration, parse_duration
 from jobs.lake.log_cut import slice_value, value_ms
 
 _ZONE: Final = ZoneInfo("UTC")
@@ -21,6 +21,8 @@ _PARTS: Final = (
     ("hour", ("hour", "hh", "hr")),
 )
 _HOURS: Final = dict(_PARTS)["hour"]
+_PERIODS_MS: Final = tuple(map(parse_duration, ("1d", "1h", "30m", "15m", "10m", "5m")))
+"""The lengths of slices that are proposed for partitions by time, longest first; else a minute."""
 _LONGEST_HOURLY_MS: Final = 2 * UNIT_MS["d"]
 """A log that is not longer is cut by hours, where that is a choice."""
 
@@ -91,8 +93,9 @@ def _dates(name: str, kind: str, values: Sequence[str]) -> SliceCandidate | None
         return None
     if is_digits and {*map(len, values)} == {_HOUR_DIGITS}:
         return _of_columns((name,), every_ms=UNIT_MS["h"], own=", format: yyyyMMddHH" if kind == "string" else "")
-    unit = next((unit for unit in ("d", "h") if all((at or 0) % UNIT_MS[unit] == 0 for at in instants)), "m")
-    return _of_columns((name,), every_ms=UNIT_MS[unit])
+    fitting = (every_ms for every_ms in _PERIODS_MS if all((at or 0) % every_ms == 0 for at in instants))
+    every_ms = next(fitting, UNIT_MS["m"])
+    return _of_columns((name,), every_ms=every_ms)
 
 
 def _of_columns(columns: tuple[str, ...], *, every_ms: int, own: str = "") -> SliceCandidate:

@@ -5,9 +5,10 @@ This module reads Delta's metadata and file listings, never a record. All column
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -87,8 +88,21 @@ class LogTable(LogVersion):
     def files(self) -> Sequence[DataFile]:
         return self._files
 
+    @override
+    def file(self, place: int) -> DataFile:
+        return _file(self._rows[place])
+
+    @override
+    def partitions(self) -> Iterable[tuple[Mapping[str, str | None], int | None]]:
+        return map(itemgetter(1, 2), self._rows)
+
     @cached_property
     def _files(self) -> list[DataFile]:
+        return [*map(_file, self._rows)]
+
+    @cached_property
+    def _rows(self) -> list[tuple[Any, ...]]:
+        """The values of each file, in the order of `_file`. A log of years has many files, and few are asked for."""
         import pyarrow as pa
 
         with log_errors(self.uri, "reading the list of its files"):
@@ -100,21 +114,16 @@ class LogTable(LogVersion):
             }
         listed = [actions[name] for name in ("path", "num_records", "size_bytes", "modification_time")]
         modified = listed[3].cast(pa.timestamp("ms")).cast(pa.int64()) if _is_time(listed[3]) else listed[3]
-        rows = zip(*map(values_of, (listed[0], *listed[1:3], modified)), strict=True)
-        values = zip(*texts.values(), strict=True) if texts else [()] * len(listed[0])
-        vectors, root = self._deletion_vectors(), file_system(self.uri)[1]
-        return [
-            DataFile(
-                path=path,
-                partition=dict(zip(texts, own, strict=True)),
-                records=None if records is None else records - (0 if deleted is None else deleted.count),
-                bytes=size,
-                modified_ms=at,
-                deleted=deleted,
-            )
-            for (path, records, size, at), own in zip(rows, values, strict=True)
-            for deleted in (vectors.get(place_of(root, path)) if vectors else None,)
-        ]
+        paths, records, sizes, times = map(values_of, (*listed[:3], modified))
+        values = zip(*texts.values(), strict=True) if texts else [()] * len(paths)
+        partitions = [dict(zip(texts, own, strict=True)) for own in values]
+        deleted: list[DeletedRows | None] = [None] * len(paths)
+        if vectors := self._deletion_vectors():
+            root = file_system(self.uri)[1]
+            deleted = [vectors.get(place_of(root, path)) for path in paths]
+            counts = [0 if rows is None else rows.count for rows in deleted]
+            records = [None if own is None else own - gone for own, gone in zip(records, counts, strict=True)]
+        return [*zip(paths, partitions, records, sizes, times, deleted, strict=True)]
 
     def _deletion_vectors(self) -> Mapping[str, DeletedRows]:
         """Return the place of a data file -> its deleted rows, for the files with a deletion vector."""
@@ -156,6 +165,13 @@ class LogTable(LogVersion):
         """Return how a person removes the records that have no value of one of these partition columns."""
         where = " OR ".join(f"{name} IS NULL" for name in columns)
         return f"remove the records without one (DELETE … WHERE {where}, which changes no slice)"
+
+
+def _file(row: tuple[Any, ...]) -> DataFile:
+    path, partition, records, size, modified_ms, deleted = row
+    return DataFile(
+        path=path, partition=partition, records=records, bytes=size, modified_ms=modified_ms, deleted=deleted
+    )
 
 
 def describe_log(uri: str, version: int | None = None) -> LogTable:

@@ -134,6 +134,10 @@ class PinnedLog:
         """Return slice -> why the log does not have its records yet; None if the log cannot tell that."""
         return self._table.missing(slices)
 
+    def is_whole(self, slice_: Slice) -> bool:
+        """Return whether the log can have all records of a slice, as `LogVersion.is_whole`."""
+        return self._table.is_whole(slice_)
+
     def refuse_replaced(self) -> None:
         """Compare the files with the listing of the pin, if the writer of the log may replace files.
 

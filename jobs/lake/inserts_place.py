@@ -34,6 +34,8 @@ _WITHOUT_INSERTS: Final = frozenset({"UPDATE", "DELETE", RESTORE})
 """Operations that insert nothing. delta-rs writes no feed for an UPDATE that sets values to equal ones."""
 _INSERTED: Final = ("numTargetRowsInserted", "num_target_rows_inserted")
 """The metric of a MERGE that counts inserted rows, as Spark and delta-rs name it."""
+_HISTORY: Final = "-inserts"
+"""The end of the id of the log. The table itself is another log."""
 _RETENTION: Final = (
     "Log retention has removed commits of the table before version {first}, so it is not known which records of these "
     "files were inserted and which were updated. Set delta.logRetentionDuration to more than the age of the records "
@@ -269,7 +271,7 @@ class InsertsPlace:
         return InsertsVersion(
             uri=table.uri,
             version=table.version,
-            table_id=f"{table.table_id}-inserts",
+            table_id=f"{table.table_id}{_HISTORY}",
             nodes=table.nodes,
             partition_columns=table.partition_columns,
             mapped=table.mapped,
@@ -286,4 +288,4 @@ class InsertsPlace:
         tip = DeltaPlace(uri=self.uri).tip()
         if tip is None:
             return None
-        return LogTip(version=tip.version, commit=tip.commit, files=InsertedFiles.of(tip.files))
+        return replace(tip, files=InsertedFiles.of(tip.files), history=_HISTORY)

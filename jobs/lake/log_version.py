@@ -169,6 +169,14 @@ class LogVersion(ABC):
     def files(self) -> Sequence[DataFile]:
         """Return the data files. They are read once."""
 
+    def file(self, place: int) -> DataFile:
+        """Return the file at a place in `files`."""
+        return self.files()[place]
+
+    def partitions(self) -> Iterable[tuple[Mapping[str, str | None], int | None]]:
+        """Return the partition and the number of records of each file, in the order of `files`."""
+        return ((file.partition, file.records) for file in self.files())
+
     @abstractmethod
     def removal(self, columns: Sequence[str]) -> str:
         """Return how a person removes the records that have no value of one of these partition columns."""
@@ -180,6 +188,10 @@ class LogVersion(ABC):
             LogError: the log is damaged.
         """
         return no_bounds()
+
+    def is_whole(self, slice_: Slice) -> bool:  # noqa: ARG002 - most logs cannot tell it
+        """Return whether the log can have all records of a slice: a table of another pipeline may have a part of it."""
+        return True
 
     def missing(self, slices: Sequence[Slice]) -> Mapping[str, str] | None:  # noqa: ARG002 - most logs cannot tell it
         """Return slice -> why the log does not have its records yet; None if the log cannot tell that."""

@@ -30,7 +30,7 @@ class RestoredPlace:
 
     def tip(self) -> LogTip | None:
         tip = self.place.tip()
-        return None if tip is None else replace(tip, history=self._ending)
+        return None if tip is None else replace(tip, history=f"{tip.history}{self._ending}")
 
     @property
     def _ending(self) -> str:

@@ -34,24 +34,24 @@ class PartitionSlicing(Slicing):
         files: list[PinnedFile] = []
         filled: set[int] = set()
         columns, cut = self.cut.by.columns, self.cut
-        for file in self.log.files():
-            value = slice_value(file.partition, columns)
+        for place, (partition, records) in enumerate(self.log.partitions()):
+            value = slice_value(partition, columns)
             if value is None:
-                nulls += [] if file.records == 0 else [file.records]
+                nulls += [] if records == 0 else [records]
                 continue
-            if file.records == 0 and not cut.slices:
+            if records == 0 and not cut.slices:
                 continue
             try:
                 at_ms = cut.instant_ms(value)
             except LogError as error:
                 refusal = refusal or error
                 continue
-            if file.records != 0:
+            if records != 0:
                 filled.add(at_ms)
             slice_id = cut.slice_of(at_ms) if cut.slices else None
             if slice_id is not None:
                 cut.refuse_longer(value)
-                files.append(PinnedFile.of(file, value=value, slice_id=slice_id))
+                files.append(PinnedFile.of(self.log.file(place), value=value, slice_id=slice_id))
         if nulls and refusal is None:
             refusal = null_slices(self.log, self.cut.by, nulls)
         return SlicedFiles(files=tuple(files), data_ms=tuple(sorted(filled)), refusal=refusal)

@@ -11,6 +11,7 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from jobs.disk_errors import disk_problem
@@ -160,7 +161,9 @@ class Ledger:
         Raises:
             LedgerError: no commits are lost, or the ledger cannot be read or written.
         """
-        elsewhere = self._store.head_elsewhere()  # before the events, so that a head that they lack is lost
+        elsewhere: Head | None = None
+        with suppress(StoreError):  # if that table is damaged, the head file may still name what was lost
+            elsewhere = self._store.head_elsewhere()  # before the events, so that a head that they lack is lost
         self.read_whole()  # a snapshot does not know all heads
         head = self._head()
         if head is None or not self._is_unknown(head):

@@ -36,9 +36,7 @@ class Codecs:
     that cannot be decoded later is a LedgerError that names the file `source`.
     """
 
-    def __init__(
-        self, own: Mapping[type, Codec], *, source: str, line_at: Callable[[int], bytes] | None = None
-    ) -> None:
+    def __init__(self, own: Mapping[Any, Codec], *, source: str, line_at: Callable[[int], bytes] | None = None) -> None:
         self.lines: list[bytes] = []
         self._made: dict[Any, Codec] = dict(own)
         self._source = source

@@ -5,6 +5,8 @@ A view holds a copy of a `RunsProjection`. Later events replace values in the ot
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import islice
 from typing import Any, NamedTuple
 
 from typing_extensions import override
@@ -94,20 +96,37 @@ class RunSlot:
         self.run: StagedRun | None = None
 
 
-def _encoded_slot(slot: RunSlot) -> list[Any]:
-    assert slot.brief is not None, "`settle` fills the slots before they are stored"
-    return [*slot.brief._replace(standing=slot.brief.standing and slot.brief.standing.value)]  # type: ignore[arg-type]
-
-
 _STANDINGS: Mapping[str | None, Standing | None] = {None: None, **{standing.value: standing for standing in Standing}}
+_new_brief = partial(tuple.__new__, RunBrief)
 
 
-def _decoded_slot(plain: list[Any]) -> RunSlot:
-    slice_id, seq, standing, is_gone, records, sightings = plain
-    return RunSlot(RunBrief(slice_id, seq, _STANDINGS[standing], is_gone, records, sightings))
+def _encoded_slots(slots: Mapping[str, RunSlot]) -> list[list[Any]]:
+    """Return the columns of the briefs, and then those of their sightings: many runs are decoded at once."""
+    briefs = [slot.brief for slot in slots.values() if slot.brief is not None]
+    assert len(briefs) == len(slots), "`settle` fills the slots before they are stored"
+    return [
+        [*slots],
+        [brief.slice_id for brief in briefs],
+        [brief.seq for brief in briefs],
+        [brief.standing and brief.standing.value for brief in briefs],
+        [brief.is_gone for brief in briefs],
+        [brief.records for brief in briefs],
+        [len(brief.sightings) for brief in briefs],
+        *([sighting[place] for brief in briefs for sighting in brief.sightings] for place in range(4)),
+    ]
 
 
-SLOT_CODEC = Codec(_encoded_slot, _decoded_slot)
+def _decoded_slots(plain: list[list[Any]]) -> dict[str, RunSlot]:
+    run_ids, slice_ids, seqs, standings, gone, records, counts, *columns = plain
+    sightings = zip(*columns, strict=True)
+    own = (tuple(islice(sightings, count)) for count in counts)
+    fields = slice_ids, seqs, map(_STANDINGS.__getitem__, standings), gone, records, own
+    briefs = map(_new_brief, zip(*fields, strict=True))
+    return dict(zip(run_ids, map(RunSlot, briefs), strict=True))
+
+
+SLOTS_CODEC = Codec(_encoded_slots, _decoded_slots)
+"""The codec of `RunsProjection.slots`."""
 
 
 @dataclass(slots=True)

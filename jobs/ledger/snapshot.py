@@ -24,15 +24,15 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from itertools import accumulate
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from jobs.ledger.chain import Link
 from jobs.ledger.checked_details import CheckedDetails, event_codec
 from jobs.ledger.events import LedgerEvent
 from jobs.ledger.history import EventHistory
-from jobs.ledger.plain_codec import Codecs, plain_json
+from jobs.ledger.plain_codec import Codec, Codecs, plain_json
 from jobs.ledger.projection import Projection
-from jobs.ledger.run_projection import SLOT_CODEC, RunSlot
+from jobs.ledger.run_projection import SLOTS_CODEC, RunSlot
 from jobs.storage import FileStamp, hidden_file, make_directory, names_in, read_bytes, remove_file, write_bytes
 
 DIRECTORY: Final = "_snapshot"
@@ -137,7 +137,7 @@ def _modules(package: Path) -> list[Path]:
 
 
 def _codecs(uri: str, line_at: Callable[[int], bytes] | None = None) -> Codecs:
-    own = {LedgerEvent: event_codec(CheckedDetails(uri)), RunSlot: SLOT_CODEC}
+    own: dict[Any, Codec] = {LedgerEvent: event_codec(CheckedDetails(uri)), dict[str, RunSlot]: SLOTS_CODEC}
     return Codecs(own, source=f"a snapshot in {uri}/{DIRECTORY}", line_at=line_at)
 
 

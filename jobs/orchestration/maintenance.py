@@ -35,8 +35,8 @@ class Verified:
 def verify_all(work: RequestContext, span: Span) -> Verified:
     """Compare the ledger, the stored rows and the log's files of some slices with what was written.
 
-    If all slices are compared, and readers can read them, the current tables are compared with them. One that is behind
-    is no damage: a publication moves it after its commit to the ledger.
+    With all slices, or their first share, the current tables are compared with what readers see, if these can read it.
+    Of a share, one that is behind is no finding: a publication may be about to move it.
 
     Raises:
         LedgerError: the ledger cannot be read.
@@ -47,7 +47,8 @@ def verify_all(work: RequestContext, span: Span) -> Verified:
     ledger = verify_ledger(work.ledger)
     log = verify_log(work.lake, work.pipeline, view, span=span)
     is_readable = all(run_id in view.runs for run_id in view.published.values())
-    current = verify_current_tables(work) if span == Span() and is_readable else ()
+    is_due = span.has_copies and is_readable
+    current = verify_current_tables(work, moving=span != Span()) if is_due else ()
     findings = (*ledger.findings, *report.findings, *current, *log.findings)
     report = replace(report, findings=findings, unknown_files=log.unknown)
     return Verified(report=report, ledger=ledger, log=log)
@@ -76,7 +77,7 @@ def what_to_do(report: Verification) -> str:
     """Return what a person does about findings, as a sentence without its full stop."""
     commands = [f"hindcast mend {report.pipeline} {slice_id}" for slice_id in report.mendable]
     if not commands:
-        return f"Run `hindcast verify {report.pipeline}`, and restore what is damaged from a backup"
+        return f"Run `hindcast verify {report.pipeline}`, which tells what to do about each finding"
     more = f", and {counted(len(commands) - 1, 'more slice')}" if len(commands) > 1 else ""
     return f"Make the rows again: `{commands[0]}`{more}"
 

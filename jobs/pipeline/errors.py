@@ -60,7 +60,9 @@ def _message(details: ErrorDetails, owner: type[BaseModel], key: str) -> str:
             what = "lower-case letters, digits and _, a letter first, at most 63 characters"
             message = f"found {_shown(value)}; allowed: {what}"
         case _ if kind in _EXPECTED:
-            message = f"expected {_EXPECTED[kind]}, found {_shown(value)}"
+            is_text = kind == "tuple_type" and isinstance(value, str)  # `key: user_id`
+            example = f", such as [{_shown(value)[1:-1]}]" if is_text else ""
+            message = f"expected {_EXPECTED[kind]}{example}, found {_shown(value)}"
         case _:
             # pydantic's own words: limits of numbers and lengths, such as "input should be greater than 0".
             message = f"{details['msg'][0].lower()}{details['msg'][1:]}, found {_shown(value)}"

@@ -288,4 +288,5 @@ def _problem(use: _Use, columns: Mapping[str, str]) -> str | None:
     if use.has_unit and kind in TIMES:
         return f"{column}, which needs no unit; remove `unit`"
     unit = "; for a number write the unit: {column: ..., unit: ms}" if use.types == TIMES and kind in NUMBERS else ""
-    return f"{column}; allowed: {', '.join(use.types)}{unit}"
+    derived = "; or derive a column in log.columns, such as cast(… as varchar)" if use.types == KEYS else ""
+    return f"{column}; allowed: {', '.join(use.types)}{unit}{derived}"

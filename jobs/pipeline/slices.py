@@ -19,6 +19,7 @@ from windowlib.errors import RangeError, RequestError
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - naive, so that arithmetic on it ignores time zones
 _EPOCH_UTC = _EPOCH.replace(tzinfo=UTC)
+_UTC = ZoneInfo("UTC")
 _MS = timedelta(milliseconds=1)
 _DAY_MS = UNIT_MS["d"]
 _FIRST_DAY, _LAST_DAY = (day.toordinal() - _EPOCH.toordinal() for day in (date.min, date.max))
@@ -244,7 +245,10 @@ def show_instant(at_ms: int) -> str:
 
 def local_ms(at: datetime, zone: ZoneInfo) -> int:
     """Return the epoch ms of a time of the years 1 to 9999. A time without an offset is in `zone`."""
-    since = (at if at.tzinfo else at.replace(tzinfo=zone)) - _EPOCH_UTC
+    if zone is _UTC and at.tzinfo is None:
+        since = at - _EPOCH  # `replace` would take most of the time
+    else:
+        since = (at if at.tzinfo else at.replace(tzinfo=zone)) - _EPOCH_UTC
     if since.microseconds:
         return round(since / _MS)
     return (since.days * 86_400 + since.seconds) * 1_000  # a division takes as long as the rest

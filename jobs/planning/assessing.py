@@ -5,7 +5,7 @@ the state of earlier ones. So a later slice may be the reason why an earlier one
 """
 
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -21,7 +21,7 @@ from jobs.pipeline.slices import next_slice, slice_at, slice_grid
 from jobs.plain_text import counted
 from jobs.planning.chains import adoption, begins_chain, run_before
 from jobs.planning.changed_slices import ChangedSlice
-from jobs.planning.log_pin import unordered_slices
+from jobs.planning.log_pin import unordered_slices, unreadable_slices
 from jobs.planning.published_spec import chain_ends, is_of_former_spec, why_lost
 from jobs.planning.request_context import (
     RequestContext,
@@ -114,7 +114,7 @@ def assess(
         ends=ends,
         until=chain_ends(view, without=unpublished) if unpublished else ends,
         unpublished=unpublished,
-        other_cut=other_cut,
+        barred=sorted([*other_cut, *unreadable_slices(work.pipeline, work.lake, later)]),
         removed=removed,
         removals=_commits_in_words([commit for _, commit in removed]),
         undecided=_undecided(work, changed, declined),
@@ -140,9 +140,9 @@ class _Assessor:
 
     `begun` is what `_begun` returns, `declined` what `_declined` returns. `ends` maps a published slice to the last
     slice of its chain, `until` to the last one before a slice of `unpublished`, which `not_in_upstream` returns.
-    `other_cut` has the slices that an earlier `log.slice` has cut, `removed` those with a commit that removed records,
-    `undecided` those whose records only a person replays, each with the reason; all are ascending. `removals` names the
-    commits of `removed`. `unordered` returns the slices that cannot be ordered any more, and `lost` what `why_lost`
+    `barred` has the slices that no run can replay, `removed` those with a commit that removed records, `undecided`
+    those whose records only a person replays, each with the reason; all are ascending. `removals` names the commits of
+    `removed`. `unordered` returns the slices that cannot be ordered any more, and `lost` what `why_lost`
     returns. Both open the log, so they are called only for a slice that could be replayed otherwise.
     """
 
@@ -155,7 +155,7 @@ class _Assessor:
     ends: Mapping[str, Slice]
     until: Mapping[str, Slice]
     unpublished: Collection[str]
-    other_cut: Sequence[tuple[str, str]]
+    barred: Sequence[tuple[str, str]]
     removed: Sequence[tuple[str, str]]
     removals: str
     undecided: Sequence[tuple[str, str]]
@@ -214,16 +214,12 @@ class _Assessor:
         change = assessed.change
         if change.slice.slice_id in self.unpublished:
             return f"pipeline {self.work.pipeline.log.pipeline} does not publish it now. Publish it there first"
-        later = _first_after(assessed, self.removed)
+        later = _first_of(assessed, self.removed)
         if later is not None:
             return "slice {} after it cannot be replayed ({} removed or changed records)".format(*later)
-        cut = _first_after(assessed, self.other_cut) or next(
-            (cut for cut in self.other_cut if cut[0] == change.slice.slice_id), None
-        )
-        if cut is not None:
-            return "slice {} was published {}, so readers keep it as it is. Another pipeline can compute it".format(
-                *cut
-            )
+        barred = _first_of(assessed, self.barred)
+        if barred is not None:
+            return "slice {} {}".format(*barred)
         grid, bounds = slice_grid(self.work.pipeline), self.work.pipeline.log.slice
         if grid.last_ms is not None and assessed.until.start_ms > grid.last_ms:
             return (
@@ -255,7 +251,7 @@ class _Assessor:
             )
         if why := _other_log(self.work, assessed.change):
             return why
-        later = _first_after(assessed, self.undecided)
+        later = _first_of(assessed, self.undecided)
         return "" if later is None else "slice {} after it would be replayed with it: {}".format(*later)
 
     def _of_another_chain(self, assessed: Assessed) -> str:
@@ -328,7 +324,8 @@ def _other_cut(work: RequestContext, view: LedgerView) -> list[tuple[str, str]]:
         if head is None or view.chain_run(run_id).result.spec_fingerprint == head.result.spec_fingerprint:
             continue  # an update of the time zone rules moves the edges of a slice, which keeps its name
         if slice_at(grid, (slice_.start_ms + slice_.end_ms) // 2).slice_id != slice_id:
-            cut.append((slice_id, "before `log.slice` was edited"))
+            why = "was published before `log.slice` was edited, so readers keep it as it is"
+            cut.append((slice_id, f"{why}. Another pipeline can compute it"))
     return cut
 
 
@@ -349,9 +346,9 @@ def _commits_in_words(commits: Sequence[str]) -> str:
     return f"{counted(len(numbered), 'commit')}, the newest of them {newest}," if earlier else newest
 
 
-def _first_after(assessed: Assessed, barred: Sequence[tuple[str, str]]) -> tuple[str, str] | None:
-    """Return the first of some slices that a restatement of a slice replays after it, with its text."""
-    place = bisect_right(barred, assessed.change.slice.slice_id, key=itemgetter(0))
+def _first_of(assessed: Assessed, barred: Sequence[tuple[str, str]]) -> tuple[str, str] | None:
+    """Return the first of some slices that a restatement of a slice replays, with its text."""
+    place = bisect_left(barred, assessed.change.slice.slice_id, key=itemgetter(0))
     return barred[place] if place < len(barred) and barred[place][0] <= assessed.until.slice_id else None
 
 

@@ -133,14 +133,14 @@ def chain_before(
 
 def _at_the_beginning(view: LedgerView, log: LogState, *, first: Slice, spec: str) -> ChainStart | None:
     """Return the start of a chain without a published slice before it; None if the state before it is not known."""
-    if log.first_data is None or first.start_ms <= log.first_data.start_ms:
-        return ChainStart(note=f"the chain begins at {first.slice_id}: the log holds no record before it")
+    if log.beginning is None or first.start_ms <= log.beginning.start_ms:
+        what = "record" if log.beginning == log.first_data else "whole slice"
+        return ChainStart(note=f"the chain begins at {first.slice_id}: the log holds no {what} before it")
     begun = view.published_chain_run(first.slice_id)
     if begun is None:
         return None
-    is_empty = begun.result.state_before == EMPTY_STATE
-    is_fitting = is_empty or (begun.is_chain_start and begun.result.spec_fingerprint == spec)
-    return _as_begun(view, begun) if is_fitting else None
+    is_own = begun.is_chain_start and begun.result.spec_fingerprint == spec
+    return _as_begun(view, begun) if is_own or begun.result.state_before == EMPTY_STATE else None
 
 
 def run_before(view: LedgerView, slice_: Slice) -> StagedRun | None:
@@ -294,7 +294,7 @@ def _as_begun(view: LedgerView, begun: StagedRun) -> ChainStart:
 def _gap(
     pipeline: Pipeline, view: LedgerView, log: LogState, *, first: Slice, before: Slice, published: StagedRun | None
 ) -> ChainGap:
-    spec, log_start = spec_fingerprint(pipeline), log.first_data or before
+    spec, log_start = spec_fingerprint(pipeline), log.beginning or before
     begun = view.published_chain_run(first.slice_id) if published is None else None
     is_warm_up = begun is not None and begun.is_chain_start
     of_other_spec = begun if is_warm_up else published

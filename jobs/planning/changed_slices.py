@@ -4,9 +4,11 @@ A look starts from the newest look that the ledger has. It reads the commits sin
 only if one of these commits touches a published slice. `jobs.planning.restating` writes looks into the ledger.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import takewhile
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby, takewhile
+from operator import itemgetter
 from threading import Lock
 from typing import Final
 
@@ -15,7 +17,7 @@ from cachetools import LRUCache, cached
 from jobs.folding import first_lines, fold, spans
 from jobs.lake.known_log import refuse_other_history
 from jobs.lake.log_cut import Cut
-from jobs.lake.log_look import log_slices, touched_since
+from jobs.lake.log_look import LogSlices, log_slices, touched_since
 from jobs.lake.log_match import Match, match_input
 from jobs.lake.log_version import LogTip, commit_digest
 from jobs.lake.slicing import overlapped
@@ -25,6 +27,7 @@ from jobs.ledger.run_projection import RunBrief, briefs_of
 from jobs.ledger.seen_log import known_log
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.look_back import look_back
+from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slice_grid
 from jobs.plain_text import counted
 from jobs.planning.request_context import RequestContext, not_in_upstream
@@ -35,6 +38,8 @@ from jobs.runs import LogCoordinates, Slice, told_records
 WRITE_AFTER: Final = 20
 """A look that found nothing new is written into the ledger after so many commits."""
 _MOST_KEPT: Final = 64
+_TABLE_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+"""The id of a Delta or Iceberg table. What follows it is the name of a history, or tells that only inserts count."""
 _MOST_COMMITS: Final = 3
 """A sentence names at most so many accepted commits."""
 
@@ -98,17 +103,19 @@ def changed_runs(work: RequestContext, view: LedgerView, run_ids: Collection[str
 def _look_for(work: RequestContext, view: LedgerView, run_ids: Collection[str]) -> LogLook:
     briefs = briefs_of(view)
     seen = {run_id: briefs[run_id] for run_id in run_ids if run_id in briefs}
-    if work.pipeline.log.pipeline is not None:  # it has no other slices, and those of another cut stay as they are
-        cut = work.pipeline.log.slice.cut
-        seen = {run_id: brief for run_id, brief in seen.items() if _cut_of(view, run_id) == cut}
+    if work.pipeline.log.pipeline is not None:  # runs of other slices or records of it stay as they are
+        read = _read_by(work.pipeline)
+        seen = {run_id: brief for run_id, brief in seen.items() if _read_by(spec_of(view, view.run(run_id))) == read}
     if not seen:
         return LogLook()
     tip = log_place(work.lake, work.pipeline).tip()
     return LogLook() if tip is None else _looked(work, view, tip, seen=seen)
 
 
-def _cut_of(view: LedgerView, run_id: str) -> tuple[int, str]:
-    return spec_of(view, view.run(run_id)).log.slice.cut
+def _read_by(pipeline: Pipeline) -> tuple[object, ...]:
+    """Return which records of another pipeline a spec reads, and how it cuts them."""
+    log = pipeline.log
+    return log.slice.cut, log.pipeline, log.table, log.panes
 
 
 def _all_that_counts(work: RequestContext, view: LedgerView, tip: LogTip, *, seen: Mapping[str, RunBrief]) -> object:
@@ -126,13 +133,12 @@ def _looked(work: RequestContext, view: LedgerView, tip: LogTip, *, seen: Mappin
     base = view.look if view.look is not None and _is_of(view.look, tip) else None
     newly = frozenset() if base is None else _published_after(view, base.seq)
     newly |= {slice_id for slice_id, run_id in runs.items() if view.published.get(slice_id) != run_id}
-    published = [view.slices[slice_id] for slice_id in runs]
     if base is None and view.look is not None:
         refuse_other_history(log_place(work.lake, work.pipeline).open(), tip.files, known_log(view, ()))
-    touched = None if base is None else _touched(work, tip, base, published=published)
+    touched = None if base is None else _touched(work, tip, base, view=view, published=runs)
     fresh = [view.runs[run_id] for slice_id, run_id in runs.items() if slice_id in newly]
     if base is None or touched is None or _is_restored(tip, base, runs=fresh):
-        return _with(work, view, tip, runs=runs, suspects=published, kept={})
+        return _with(work, view, tip, runs=runs, suspects=[*map(view.slices.__getitem__, runs)], kept={})
     accepted = {name for rewrite in view.accepted if rewrite.seq > base.seq for name in rewrite.rewrite.slices}
     suspects: list[Slice] = []
     kept: dict[str, SeenInput] = {}
@@ -156,8 +162,9 @@ def _looked(work: RequestContext, view: LedgerView, tip: LogTip, *, seen: Mappin
 
 
 def _is_of(look: Look, tip: LogTip) -> bool:
-    """Return whether a look is of the same table: its history has that name, and its last commit is still there."""
-    if not look.table_id.endswith(tip.history):
+    """Return whether a look is of the same log: its history has that name, and its last commit is still there."""
+    table = _TABLE_ID.match(look.table_id)
+    if tip.history != look.table_id[table.end() :] if table else not look.table_id.endswith(tip.history):
         return False
     if look.version == tip.version:
         return look.commit == tip.commit
@@ -176,19 +183,23 @@ def _is_restored(tip: LogTip, base: Look, *, runs: Sequence[StagedRun]) -> bool:
     return version > tip.version or (written_ns is not None and written_ns > -before_ms * 1_000_000)
 
 
-def _touched(work: RequestContext, tip: LogTip, base: Look, *, published: Sequence[Slice]) -> Mapping[str, int] | None:
+def _touched(
+    work: RequestContext, tip: LogTip, base: Look, *, view: LedgerView, published: Iterable[str]
+) -> Mapping[str, int] | None:
     """Return published slice -> the newest commit since a look that touched what its run reads; None: all may be."""
-    back = look_back(work.pipeline, published)
-    cut = Cut(uri=tip.files.uri, by=work.pipeline.log.slice, slices=back.every)
-    touched = touched_since(tip, base.version, cut, names=base.names)
-    if touched is None:
-        return None
+    uri, by = tip.files.uri, work.pipeline.log.slice
+    touched = touched_since(tip, base.version, Cut(uri=uri, by=by, slices=()), names=base.names)
+    if not touched:
+        return None if touched is None else {}
+    slices = [view.slices[slice_id] for slice_id in published]
+    back = look_back(work.pipeline, slices)
+    cut = Cut(uri=uri, by=by, slices=back.every)
     commits: dict[str, int] = {}
     for span, commit in touched.items():
         for slice_ in overlapped(cut, span):
             commits[slice_.slice_id] = max(commit, commits.get(slice_.slice_id, -1))
     newest = [commits.get(slice_.slice_id, -1) for slice_ in back.every]
-    before = {slice_.slice_id: back.before(slice_.slice_id) for slice_ in published}
+    before = {slice_.slice_id: back.before(slice_.slice_id) for slice_ in slices}
     own = {name: max([*newest[read.start : read.stop], commits.get(name, -1)]) for name, read in before.items()}
     return {name: commit for name, commit in own.items() if commit >= 0}
 
@@ -213,19 +224,13 @@ def _with(
     seen, version, table_id = dict(kept), tip.version, "" if base is None else base.table_id
     commit, names = tip.commit, {} if base is None else base.names
     if suspects:
-        log_now = log_slices(
-            log_place(work.lake, work.pipeline),
-            by=work.pipeline.log.slice,
-            back=(back := look_back(work.pipeline, suspects)),
-            known=known_log(view, back.every),
-        )
+        log_now = _read_now(work, view, suspects)
         version, table_id, names = log_now.version, log_now.table_id, log_now.names
         commit = tip.commit if version == tip.version else ""
-        for slice_id, log in log_now.coordinates.items():
-            seen[slice_id] = SeenInput(log=log, removed=log_now.removed.get(slice_id, ""))
-    changed = [
-        _changed(view, view.runs[run_id], seen[slice_id]) for slice_id, run_id in runs.items() if slice_id in seen
-    ]
+        seen |= _seen(log_now)
+        differing = [view.runs[runs[name]] for name in log_now.coordinates if _changed(view, runs[name], seen[name])]
+        seen |= _as_read(work, view, differing)
+    changed = [_changed(view, run_id, seen[slice_id]) for slice_id, run_id in runs.items() if slice_id in seen]
     found_changed = tuple(change for change in changed if change is not None)
     look = Look(
         table_id=table_id,
@@ -238,7 +243,35 @@ def _with(
     return LogLook(changed=found_changed, look=look, is_due=is_new and bool(commit))
 
 
-def _changed(view: LedgerView, run: StagedRun, seen: SeenInput) -> ChangedSlice | None:
+def _read_now(work: RequestContext, view: LedgerView, slices: Sequence[Slice]) -> LogSlices:
+    back, by = look_back(work.pipeline, slices), work.pipeline.log.slice
+    return log_slices(log_place(work.lake, work.pipeline), by=by, back=back, known=known_log(view, back.every))
+
+
+def _seen(log_now: LogSlices) -> dict[str, SeenInput]:
+    coordinates = log_now.coordinates.items()
+    return {name: SeenInput(log=log, removed=log_now.removed.get(name, "")) for name, log in coordinates}
+
+
+def _as_read(work: RequestContext, view: LedgerView, runs: Sequence[StagedRun]) -> dict[str, SeenInput]:
+    """Return what the log has for the slices of runs of a former spec that has other slices or `log.distinct`.
+
+    The published chain goes on with the spec of `work`. So the files that decide about such a slice are others.
+    """
+    log, seen = work.pipeline.log, dict[str, SeenInput]()
+    bounds = {"first": log.slice.first, "last": log.slice.last}
+    specs = [spec_of(view, run).log for run in runs]
+    keys = ({"slice": own.slice.model_copy(update=bounds), "distinct": own.distinct} for own in specs)
+    logs = [log.model_copy(update=own) for own in keys]
+    for reading, group in groupby(zip(logs, runs, strict=True), key=itemgetter(0)):
+        if reading != log:
+            own_work = replace(work, pipeline=work.pipeline.model_copy(update={"log": reading}))
+            seen |= _seen(_read_now(own_work, view, [run.result.slice for _, run in group]))
+    return seen
+
+
+def _changed(view: LedgerView, run_id: str, seen: SeenInput) -> ChangedSlice | None:
+    run = view.runs[run_id]
     match = match_input(run.sightings, seen.log)
     if match is Match.SAME and not seen.removed:
         return None

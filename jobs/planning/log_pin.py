@@ -66,3 +66,17 @@ def unordered_slices(pipeline: Pipeline, lake: Lake, slices: Sequence[Slice], *,
     place, back, known = log_place(lake, pipeline), look_back(pipeline, slices), known_log(view, slices)
     pinned = pin_log(place, by=pipeline.log.slice, slices=back, known=known, may_be_changed=True)
     return sorted(pinned.unordered(order))
+
+
+def unreadable_slices(pipeline: Pipeline, lake: Lake, slices: Sequence[Slice]) -> list[tuple[str, str]]:
+    """Return the slices that cannot be replayed because of what a log tells of them, and why; ascending.
+
+    A log that is a table of another pipeline tells whether their records have the columns that the spec names.
+
+    Raises:
+        LogError, SpecError: the log cannot be opened.
+    """
+    if pipeline.log.pipeline is None or not slices:
+        return []
+    missing = log_place(lake, pipeline).open().missing(slices) or {}
+    return sorted((name, f"cannot be read: {why} (docs/how-to/chain.md)") for name, why in missing.items())

@@ -12,11 +12,13 @@ from jobs.lake.lake import Lake
 from jobs.ledger.seen_log import known_log
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.look_back import look_back
+from jobs.pipeline.models.log import PartitionType
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.ready import ReadyGrammar
 from jobs.pipeline.slices import SliceGrid, slice_at, slice_grid
 from jobs.planning.log_pin import pin_input
 from jobs.reading.log_places import log_place, tables_in_log
+from jobs.reading.stored_tables import log_columns, spec_of
 from jobs.runs import LogCoordinates, Slice
 from jobs.storage import file_system
 from windowlib.errors import SpecError
@@ -32,7 +34,7 @@ class LogState:
     the readiness of a slice of the range depends on it; else None. `known` saves the next `pin_log` from reading the
     same commits again. `warnings` are sentences for the person who plans. `missing` maps the slices whose records the
     log does not have yet to the reason, if the log is a table of another pipeline; None of other logs, which cannot
-    tell that.
+    tell that. `first_whole` is the first slice with records that is not there in part only; None without one.
     """
 
     version: int
@@ -44,6 +46,12 @@ class LogState:
     known: KnownLog = field(default_factory=KnownLog)
     warnings: tuple[str, ...] = ()
     missing: Mapping[str, str] | None = None
+    first_whole: Slice | None = None
+
+    @property
+    def beginning(self) -> Slice | None:
+        """The slice with which a chain of all records begins. Slices before it may never be whole."""
+        return self.first_whole or self.first_data
 
     def has_records(self, slice_: Slice) -> bool:
         place = bisect_left(self.data_ms, slice_.start_ms)
@@ -72,7 +80,8 @@ def read_log_state(
     Raises:
         LogError: the log is missing, or no kind of table that can be read.
         SpecError: the pipeline names columns that the log does not have, or is new and would write its tables into
-            the directory of the log; or a column was widened, and stored rows have another type of a key or an output.
+            the directory of the log; or a column was widened, and stored rows have another type of a key or an output;
+            or `log.partitions` gives a column another type than published slices have.
     """
     inside = tables_in_log(lake, pipeline)
     if inside is not None and view is not None and not view.version:
@@ -83,6 +92,8 @@ def read_log_state(
     pinned = pin_input(pipeline, lake, slices, known=known, row_ids=False)
     if slices and pinned.widened:
         _refuse_widened(pipeline, lake, pinned)
+    if pipeline.log.format == "parquet" and view is not None and view.head is not None:
+        _refuse_other_partitions(pipeline, lake, pinned, published=spec_of(view, view.head).log.partitions or {})
     grid = slice_grid(pipeline)
     filled = _inside(grid, pinned.data_ms)
     begun = filled if now_ms is None else filled[: bisect_left(filled, slice_at(grid, now_ms).end_ms)]
@@ -97,6 +108,7 @@ def read_log_state(
         known=pinned.known(),
         warnings=(*([] if inside is None else [inside]), *_unprotected(pinned)),
         missing=pinned.missing(slices),
+        first_whole=next((own for at_ms in filled if pinned.is_whole(own := slice_at(grid, at_ms))), None),
     )
 
 
@@ -114,6 +126,23 @@ def _refuse_widened(pipeline: Pipeline, lake: Lake, pinned: PinnedLog) -> None:
     keys = {name: columns[name] for name in pipeline.log.key_columns}
     table = window_outputs(keys, {} if pipeline.functions() else engine(pipeline, columns).outputs)
     check_columns(lake.table(pipeline.name, table.name), table)
+
+
+def _refuse_other_partitions(
+    pipeline: Pipeline, lake: Lake, pinned: PinnedLog, *, published: Mapping[str, PartitionType]
+) -> None:
+    """Refuse an edited type of a partition column: no file shows it, and records have another order and other ids."""
+    named = {*published, *(pipeline.log.partitions or {})}
+    stored = log_columns(lake, pipeline.name) if named - {*published} else {}
+    for name in sorted(named & pinned.columns.keys()):
+        former, now = published.get(name) or stored.get(name), pinned.columns[name]
+        if former is not None and former != now:
+            raise SpecError(
+                f"{pipeline.source}: log.partitions: column {name!r} is {now} now, and the published slices have it as "
+                f"{former}. With another type, records can have another order and other values, and published slices "
+                f"would not be replayed. Write {name}: {former}, and derive a column of another type in log.columns, "
+                f"such as cast({name} as …); or give the pipeline a new name"
+            )
 
 
 def waits_for_commits(ready: ReadyGrammar | None) -> bool:

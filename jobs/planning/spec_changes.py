@@ -63,8 +63,18 @@ def border_warning(changes: Sequence[str], *, first: Slice, published: Slice) ->
     return (
         f"{what} may change when windows fire, what their panes have, or which windows there are. The "
         f"slices before {first.slice_id} keep their panes, so readers may see records of windows that are open "
-        "there twice, or never. If they would, a check holds the request. `hindcast diff` prints the difference. Or "
-        f"replay the published slices with the new spec: --from {published.slice_id}"
+        f"there twice, or never. If they would, a check holds the request.{_of_slices(firing)} `hindcast diff` prints "
+        f"the difference. Or replay the published slices with the new spec: --from {published.slice_id}"
+    )
+
+
+def _of_slices(changes: Sequence[str]) -> str:
+    """Return that the slices on both sides of a border are told by other columns; empty if they are not."""
+    if not any(change.startswith(("log.slice.by", "log.slice.format")) for change in changes):
+        return ""
+    return (
+        " No check tells records that the former columns put into a slice before it, and the new ones into a later "
+        "slice, which readers see twice, or the other way round, which they never see."
     )
 
 

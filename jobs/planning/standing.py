@@ -156,7 +156,7 @@ def due_slices(work: RequestContext, view: LedgerView, until_ms: int, *, most: i
         RequestError: there are more than `most` slices, and the log has records after these.
     """
     grid = slice_grid(work.pipeline)
-    first = next_from_first(grid, view.head.result.slice) if view.head else work.log_state(view, ()).first_data
+    first = next_from_first(grid, view.head.result.slice) if view.head else work.log_state(view, ()).beginning
     due: list[Slice] = []
     while first is not None and first.end_ms <= until_ms:
         if len(due) == most:

@@ -85,7 +85,11 @@ def _current(work: RequestContext, table: str) -> Current:
         problem = damaged(uri, error)
     view = work.ledger.view()  # is read after the table, so it has the publication that the table shows
     shows = PublicationId() if plain is None else PublicationId(*plain.shows)
-    is_written = bool(table_columns(work.lake.table(work.pipeline.name, table)))
+    try:
+        is_written = bool(table_columns(work.lake.table(work.pipeline.name, table)))
+    except StoreError as error:  # its log is damaged, which `verify` tells
+        refuse_outage(uri, error)
+        is_written = True
     newest = newest_id(view.publications) if is_written else shows
     return Current(table=table, uri=uri, shows=shows, newest=newest, problem=problem)
 

@@ -1,13 +1,18 @@
 """Chooses how an event log is opened, by `log.format` of the pipeline. The only place that knows all formats."""
 
 import os
-from collections.abc import Mapping
-from typing import assert_never
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final, assert_never
+
+from cachetools import LRUCache
 
 from jobs.lake.damage import log_errors
 from jobs.lake.delta_log import DeltaPlace
 from jobs.lake.lake import Lake
-from jobs.lake.log_version import LogPlace
+from jobs.lake.log_version import LogPlace, LogTip, LogVersion
 from jobs.lake.store import table_columns
 from jobs.pipeline.models.log import LogFormat, PartitionType
 from jobs.pipeline.models.pipeline import Pipeline
@@ -16,14 +21,68 @@ from jobs.storage import file_system, is_remote, is_s3, names_in
 from windowlib.errors import SpecError
 from windowlib.records.tables import LEDGER, QUALITY_RESULTS, STATE_TABLES, TALLIES, WATERMARKS
 
+_MOST_OPENED: Final = 2
+"""A thread keeps so many opened logs: the list of the files of a log may be long."""
+
+
+class _Opened(threading.local):
+    """The newest versions that this thread has opened, by their places; None: each reader opens the log."""
+
+    logs: LRUCache[str, LogVersion] | None = None
+
+
+_OPENED: Final = _Opened()
+
+
+@contextmanager
+def opening_logs_once() -> Iterator[None]:
+    """Let readers of this thread, one after the other, open the newest version of a log once."""
+    before, _OPENED.logs = _OPENED.logs, LRUCache(_MOST_OPENED)
+    try:
+        yield
+    finally:
+        _OPENED.logs = before
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenedOnce:
+    """A log whose newest version is opened once (`LogPlace`)."""
+
+    place: LogPlace
+    logs: LRUCache[str, LogVersion] = field(repr=False, compare=False)
+
+    @property
+    def uri(self) -> str:
+        return self.place.uri
+
+    def open(self, version: int | None = None) -> LogVersion:
+        key = repr(self.place)
+        log = self.logs.get(key) if version is None else None
+        if log is None:
+            log = self.place.open(version)
+        if version is None:
+            self.logs[key] = log
+        return log
+
+    def is_newest(self, version: int) -> bool:
+        return self.place.is_newest(version)
+
+    def tip(self) -> LogTip | None:
+        return self.place.tip()
+
 
 def log_place(lake: Lake, pipeline: Pipeline) -> LogPlace:
-    """Return the event log of a pipeline.
+    """Return the event log of a pipeline. In `opening_logs_once`, its newest version is opened once.
 
     Raises:
         SpecError: as for `Lake.event_log` and `refuse_own_table`, or the tables of the pipeline would be among the
             files of the log.
     """
+    place = _place_of(lake, pipeline)
+    return place if _OPENED.logs is None else _OpenedOnce(place, _OPENED.logs)
+
+
+def _place_of(lake: Lake, pipeline: Pipeline) -> LogPlace:
     log = pipeline.log
     if log.pipeline is not None:
         from jobs.reading.upstream_place import UpstreamPlace  # few pipelines need it

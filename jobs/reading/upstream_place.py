@@ -78,6 +78,10 @@ class UpstreamVersion(ParquetVersion):
     )
 
     @override
+    def is_whole(self, slice_: Slice) -> bool:
+        return slice_.slice_id in self.own
+
+    @override
     def missing(self, slices: Sequence[Slice]) -> dict[str, str]:
         upstream = self.reader.log.pipeline
         named = read_columns(self.reader, self.columns) & self.every

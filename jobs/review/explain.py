@@ -164,9 +164,15 @@ def _from_side_tables(
         side_tables.append((DUPLICATE_RECORDS, duplicate))
     rows: list[dict[str, Any]] = []
     told: list[Explanation] = []
+    others = [run for run in runs.values() if spec_of(view, run).log.record_id != pipeline.log.record_id]
     for table, explain_row in side_tables:
-        for row in _side_rows(stored, table, [*runs.values()], wanted=wanted):
-            if rows and row[column] != rows[0][column]:  # the text is another hash in its other form
+        named = _side_rows(stored, table, [*runs.values()], wanted=wanted)
+        if pipeline.log.record_id and others:  # their rows have ids of another column
+            of_record = ("record", [record_id])
+            again = _side_rows(stored, table, others, wanted=of_record, field_name=pipeline.log.record_id)
+            named += [row for row in again if row[ROW_ID] not in {own[ROW_ID] for own in named}]
+        for row in named:
+            if column == "record_hash" and rows and row[column] != rows[0][column]:  # the text is a hash in both forms
                 continue
             rows.append(row)
             if len(told) == MOST_TOLD:
@@ -213,11 +219,13 @@ def _is_published(view: LedgerView, row: Mapping[str, Any]) -> bool:
 
 
 def _side_rows(
-    stored: StoredRuns, table: str, runs: Sequence[StagedRun], *, wanted: tuple[str, Sequence[str | int]]
-) -> list[dict[str, Any]]:
+    stored: StoredRuns, table: str, runs: Sequence[StagedRun], *, wanted: tuple[str, Sequence[str | int]],
+    field_name: str = "",
+) -> list[dict[str, Any]]:  # fmt: skip
     """Return the whole rows of some runs in a side table whose value in a column is wanted, in the order of the values.
 
-    Of the other rows of a large table, the values of this column and the ids are read.
+    Of the other rows of a large table, the values of this column and the ids are read. With `field_name`, the column
+    is a struct, and the text of this field of it is wanted.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -225,14 +233,18 @@ def _side_rows(
     column, values = wanted
     narrow = []
     for batch in stored.batches(table, runs, (column, *IDS)):
-        is_wanted = pc.is_in(batch[column], value_set=pa.array(values, batch[column].type))
-        narrow += rows_of(batch.filter(is_wanted))
+        own = batch[column]
+        if field_name:
+            has_field = pa.types.is_struct(own.type) and own.type.get_field_index(field_name) >= 0
+            own = pc.struct_field(own, field_name).cast(pa.string()) if has_field else pa.nulls(len(own), pa.string())
+        narrow += rows_of(batch.filter(pc.is_in(own, value_set=pa.array(values, own.type))))
     attempts = {(row["slice_id"], row["attempt_id"]) for row in narrow}
     with attempts_dataset(stored.lake.table(stored.pipeline, table), attempts) as dataset:
         if dataset is None:
             return []
         rows = dataset.to_table(filter=pc.field(ROW_ID).isin([row[ROW_ID] for row in narrow]))
-    return sorted(rows_of(readable(rows)), key=lambda row: values.index(row[column]))
+    whole = rows_of(readable(rows))
+    return whole if field_name else sorted(whole, key=lambda row: values.index(row[column]))
 
 
 def _hashes(text: str) -> Iterator[int]:

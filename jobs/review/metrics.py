@@ -15,6 +15,7 @@ from jobs.pipeline.slices import SliceGrid, next_from_first, next_slice, slice_g
 from jobs.planning.published_spec import on_published_spec
 from jobs.planning.request_context import RequestContext
 from jobs.planning.standing import empty_slices
+from jobs.publishing.current_tables import current_tables
 from jobs.publishing.stop_reasons import held_runs
 
 MAX_COUNTED: Final = 10_000
@@ -42,6 +43,7 @@ HELP: Final[Mapping[str, str]] = {
     "proposed_restatements": "Proposed restatements and late repairs that wait to be replayed or declined.",
     "failed_requests": "Open requests whose newest attempt failed.",
     "rolled_back": "1 if a rollback holds the schedule until a person publishes or resumes, else 0.",
+    "behind_current_tables": "Current tables that do not show the newest publication, or cannot be read.",
     "newest_publication_age_seconds": "Seconds since readers saw a change.",
     "newest_watermark_seconds": "Watermark of the last published slice, in seconds since 1970.",
     "newest_publication_slices": "Slices that the newest publication changed that is not rolled back.",
@@ -60,9 +62,11 @@ def gauges(work: RequestContext, view: LedgerView, *, changed: int | None = None
 
     `changed` is the number of changed slices; None: not known.
     """
+    behind = sum(current.is_behind for current in current_tables(work))
     work, _ = on_published_spec(work, view)
     grid, now_ms = slice_grid(work.pipeline), work.ledger.now_ms()
     values = dict(_open_work(view)) | dict(_published(view, now_ms=now_ms)) | dict(_waiting(view, grid, now_ms))
+    values["behind_current_tables"] = behind
     if changed is not None:
         values["changed_slices"] = changed
     return [Gauge(name=name, help=text, value=values[name]) for name, text in HELP.items() if name in values]

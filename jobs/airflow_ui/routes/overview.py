@@ -1,12 +1,12 @@
 """The page of all pipelines, and what the card on Airflow's Home page asks for."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, JSONResponse
 
-from jobs.airflow_ui.context import Visible, opening_once, visible
+from jobs.airflow_ui.context import PipelineContext, Visible, opening_once, visible
 from jobs.airflow_ui.rendering import NO_STORE, page
 from jobs.plain_text import escaped, shortened
 from jobs.review import links
@@ -27,10 +27,13 @@ TAGS = {
 def overview(request: Request, user: GetUserDep) -> HTMLResponse:
     """Return the page of all pipelines that the user may see, those that wait for a decision first."""
     shown = visible(user)
-    states, failed = _states(shown)
+    states, freshness, failed = list[PipelineState](), dict[str, str](), dict(shown.failed)
+    for context, state in _states(shown, failed):
+        states.append(state)
+        freshness[context.name] = freshness_line(context.request_context, context.view)
     values = {
         "states": sorted(states, key=lambda state: not state.is_held),
-        "freshness": {opened.name: freshness_line(opened.request_context, opened.view) for opened in shown.contexts},
+        "freshness": freshness,
         "broken": shown.broken,
         "failed": failed,
     }
@@ -38,9 +41,10 @@ def overview(request: Request, user: GetUserDep) -> HTMLResponse:
 
 
 @router.get("/held.json")
+@opening_once
 def held(user: GetUserDep) -> JSONResponse:
     """Return what the card tells: the pipelines that wait for a decision, and those whose schedule waits for data."""
-    states, _ = _states(visible(user))
+    states = [state for _, state in _states(visible(user), {})]
     lines = [
         {
             "pipeline": state.name,
@@ -67,14 +71,15 @@ def held(user: GetUserDep) -> JSONResponse:
     return JSONResponse({"held": lines, "waits": waits}, headers=dict(NO_STORE))
 
 
-def _states(shown: Visible) -> tuple[list[PipelineState], dict[str, str]]:
-    states, failed = [], dict(shown.failed)
+def _states(shown: Visible, failed: dict[str, str]) -> Iterator[tuple[PipelineContext, PipelineState]]:
+    """Yield the pipelines whose state is known, and add the others to `failed`."""
     for context in shown.contexts:
         try:
-            states.append(pipeline_state(context.request_context, context.view))
+            state = pipeline_state(context.request_context, context.view)
         except HindcastError as error:  # the other pipelines are still shown (law L10)
             failed[context.name] = str(error)
-    return states, failed
+        else:
+            yield context, state
 
 
 def _why(state: PipelineState) -> str:

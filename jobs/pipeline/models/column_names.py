@@ -13,6 +13,7 @@ ACCUMULATOR_PREFIX = "acc_"
 _OUTPUT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
 _ALLOWED_NAME = "is not a valid name; allowed: letters, digits and _, a letter or _ first, at most 64 characters"
 _REFUSED_BY_DELTA = set(" ,;{}()\n\t=")
+_REFUSED_RUNS = re.compile(r"[^A-Za-z0-9_]+")
 
 _Value = TypeVar("_Value")
 
@@ -36,10 +37,11 @@ def check_key_columns(columns: tuple[str, ...]) -> tuple[str, ...]:
     """
     seen: dict[str, str] = {}
     for column in columns:
-        _check_free(column, "key column", f"rename it in the log, or add a copy such as {column.strip('_')}_key")
+        _check_free(column, "key column", f"derive another one in log.columns, such as {column.strip('_')}_key")
         if _REFUSED_BY_DELTA & set(column):
             raise ValueError(
-                f"key column {column!r} has a character that Delta refuses in a column name; rename it in the log"
+                f"key column {column!r} has a character that Delta refuses in a column name; derive another one in "
+                f"log.columns, such as {{{_REFUSED_RUNS.sub('_', column).strip('_')}: '\"{column}\"'}}"
             )
         if column.lower() in seen:
             raise ValueError(f"key column {column!r} is given twice ({seen[column.lower()]!r}; case is ignored)")

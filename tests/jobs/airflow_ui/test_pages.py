@@ -18,6 +18,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from jobs.lake.delta_log import DeltaPlace, LogTable
 from jobs.ledger.provenance import DagRunOrigin
 from jobs.ledger.removals import Why
 from jobs.orchestration.requests import run_request
@@ -145,6 +146,31 @@ def test_a_held_slice_is_on_the_overview_the_card_and_its_page(clients: Clients,
     waive_newest(place.work, "2024-01-03", reason="seen", who="ines")
     publish(place.work, who="ines")
     assert client.get(f"{links.PREFIX}/held.json").json()["held"] == []
+
+
+def test_a_request_of_the_pages_opens_a_log_once(
+    clients: Clients, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Defect: the card on the Home page listed the files of a log of Parquet files several times."""
+    replay(place, "2024-01-01", "2024-01-03")
+    opened: list[int | None] = []
+    open_ = DeltaPlace.open
+
+    def open_log(log: DeltaPlace, version: int | None = None) -> LogTable:
+        opened.append(version)
+        return open_(log, version)
+
+    monkeypatch.setattr(DeltaPlace, "open", open_log)
+    client = clients("viewer")
+    for path in (f"{links.PREFIX}/held.json", links.overview(), links.pipeline_page("sales")):
+        for _ in range(2):
+            opened.clear()
+            assert client.get(path).status_code == 200
+            assert opened == [None], path
+    append_day(place.lake, "2024-01-02", {"late": 5})
+    assert client.get(f"{links.PREFIX}/held.json").json()["held"][0]["badge"] == "changed", (
+        "the next one reads it again"
+    )
 
 
 def test_a_key_has_no_window_while_readers_see_no_slice(clients: Clients, place: Place) -> None:

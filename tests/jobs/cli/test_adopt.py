@@ -535,3 +535,14 @@ def test_a_spec_that_the_log_does_not_fit_is_edited(shell: Shell) -> None:
     assert "already. The log does not fit that spec any more" in shell.err
     assert "the log has no column 'k'" in shell.err
     assert "Edit the file" in shell.err
+
+
+@pytest.mark.parametrize(("bound", "start"), [("last", 1), ("first", 5)])
+def test_an_adoption_whose_slices_the_file_leaves_out_is_refused(published: Shell, bound: str, start: int) -> None:
+    """Defect: it ended with a call stack, or adopted slices before the head, and the chain went on as before."""
+    write(published, "9h", **{"slice: {by: day}": f"slice: {{by: day, {bound}: {day(start)}}}"})
+    for begin in ((), ("--from", day(0))):
+        assert published("adopt", "sales", *begin) == 1
+        assert f"`log.slice` has {'first: None, last' if bound == 'last' else 'first'}: {day(start)}" in flat(
+            published.err
+        ), published.err

@@ -19,6 +19,7 @@ from jobs.ledger.history import REMEMBERED
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.table import LedgerTable
 from jobs.ledger.view import LedgerView
+from jobs.pipeline.models.suggestions import did_you_mean
 from jobs.plain_text import counted
 from jobs.reading.published import read_published
 from jobs.reading.stored_tables import spec_of
@@ -269,6 +270,7 @@ def test_an_unknown_column_is_refused_with_a_suggestion(shell: Shell) -> None:
     assert shell("run", "sales", *RANGE) == 2
     assert "the log has no column 'amuont'" in shell.err
     assert "did you mean 'amount'?" in shell.err
+    assert did_you_mean("userid", ["ClickID", "UserID"]) == "; did you mean 'UserID'?"
 
 
 def test_explain_tells_in_which_zone_it_reads_the_start_of_a_window(shell: Shell) -> None:
@@ -314,6 +316,25 @@ def test_the_help_of_every_command_has_an_example(shell: Shell) -> None:
     for command in ("plan", "run"):
         run_cli(hindcast, [command, "--help"])
         assert "half-" in shell.capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", [(), ("suite",)], ids=["hindcast", "suite"])
+def test_a_group_without_a_command_prints_its_help(shell: Shell, command: tuple[str, ...]) -> None:
+    assert run_cli(hindcast, command) == 2
+    out, err = shell.capsys.readouterr()
+    assert "Commands:" in err.splitlines()
+    assert (out, "error" in err) == ("", False)
+
+
+def test_a_missing_choice_is_told_in_one_line(shell: Shell) -> None:
+    assert shell("export", "sales", "--to", "x") == 2
+    assert "error: Missing option '--format'. Choose from: parquet, csv, delta" in shell.err.splitlines()
+
+
+def test_a_failed_set_up_is_no_bug(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jobs.spark.fetch_jars.fetch_jars", lambda _jars: 1)
+    assert run_cli(hindcast, ["setup"]) == 1
+    assert shell.capsys.readouterr().err == ""
 
 
 def test_status_prints_what_the_schedule_waits_for(shell: Shell) -> None:

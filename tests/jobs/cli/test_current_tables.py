@@ -9,9 +9,14 @@ import pytest
 from deltalake import DeltaTable
 
 from jobs.lake import plain_table
+from jobs.lake.lake import Lake
 from jobs.ledger.history import REMEMBERED
+from jobs.orchestration.maintenance import verify_all
+from jobs.pipeline.files import load_file
+from jobs.planning.request_context import open_request_context
 from jobs.publishing import verified_current
 from jobs.readers import published_table
+from jobs.reading.verify import Span
 from tests.jobs.cli.conftest import Shell
 from tests.jobs.publishing.test_current_tables import Killed, plain, rows_of
 from tests.jobs.reading.test_stored_rows import LATE
@@ -42,6 +47,7 @@ def assert_shows_what_readers_see(shell: Shell) -> None:
         assert rows_of(place(shell, table)) == plain(seen)
     status = shell.json("status", "sales")["pipelines"][0]
     assert [table["behind"] for table in status["current_tables"]] == [False, False]
+    assert shell.json("metrics")["sales"]["behind_current_tables"] == 0
 
 
 def behind(shell: Shell) -> list[bool]:
@@ -116,6 +122,12 @@ def test_a_table_that_is_behind_is_told_and_caught_up(kept: Shell, monkeypatch: 
     assert kept("run", "sales", *RANGE) == 0
     assert_shows_what_readers_see(kept)
     assert kept("verify", "sales") == 0
+    max((kept.root / "sales" / WINDOW_OUTPUTS / "_delta_log").glob("*.json")).write_bytes(b"{")
+    assert kept("status", "sales") == 0
+    assert {finding["table"] for finding in kept.json("verify", "sales")["findings"]} == {
+        "current_window_outputs",
+        WINDOW_OUTPUTS,
+    }
 
 
 @pytest.mark.parametrize(("opened", "moves"), [(0, True), (1, True), (2, True), (3, True), (2, False), (3, False)])
@@ -206,6 +218,26 @@ def test_a_table_that_cannot_be_written_is_told(kept: Shell) -> None:
     assert len(published_table(str(kept.root), "sales")) == 10
 
 
+def test_the_first_share_of_the_slices_has_the_current_tables(kept: Shell) -> None:
+    """Defect: the nightly maintenance never compared them, and their readers compare nothing."""
+    assert kept("run", "sales", *RANGE) == 0
+    work = open_request_context(
+        load_file(kept.root / "pipelines" / "sales.yaml"), Lake(root=str(kept.root)), now_ms=lambda: 0
+    )
+
+    def found(*chosen: int) -> list[str]:
+        span = Span(shares=3, chosen=frozenset(chosen)) if chosen else Span()
+        return [finding.table for finding in verify_all(work, span).report.findings]
+
+    assert (found(0), found()) == ([], [])
+    table = DeltaTable(place(kept, WINDOW_OUTPUTS))
+    table.delete("slice_id = '2024-01-03'")
+    told = [found(*chosen) for chosen in ((0,), (1, 2), (2, 0), ())]
+    assert told == [["current_window_outputs"], [], ["current_window_outputs"], ["current_window_outputs"]]
+    shutil.rmtree(place(kept, WINDOW_OUTPUTS))  # it is behind
+    assert (found(0), found()) == ([], ["current_window_outputs"])
+
+
 def test_a_current_table_whose_log_is_damaged_hides_nothing_and_is_written_again(kept: Shell, tmp_path: Path) -> None:
     """Defect: `status` called the pipeline broken, and `verify` told nothing else; both advised to restore a copy."""
     assert kept("run", "sales", *RANGE) == 0
@@ -215,6 +247,7 @@ def test_a_current_table_whose_log_is_damaged_hides_nothing_and_is_written_again
     shutil.move(rows, tmp_path / "aside")
     [state] = kept.json("status", "sales")["pipelines"]
     assert (state["published"]["slices"], behind(kept)) == (5, [True, False])
+    assert kept.json("metrics")["sales"]["behind_current_tables"] == 1
     told = state["current_tables"][0]["line"]
     assert "cannot be read" in told
     assert told.endswith("Remove its directory; the next run, publication or rollback writes the table again")
@@ -228,3 +261,9 @@ def test_a_current_table_whose_log_is_damaged_hides_nothing_and_is_written_again
     assert kept("run", "sales", *RANGE) == 0
     assert_shows_what_readers_see(kept)
     assert kept("verify", "sales") == 0
+    max((kept.root / "sales" / WINDOW_OUTPUTS / "_delta_log").glob("*.json")).write_bytes(b"{")
+    assert kept("status", "sales") == 0
+    assert {finding["table"] for finding in kept.json("verify", "sales")["findings"]} == {
+        "current_window_outputs",
+        WINDOW_OUTPUTS,
+    }

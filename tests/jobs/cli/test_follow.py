@@ -15,11 +15,13 @@ from deltalake import write_deltalake
 
 from jobs.engine import fingerprints
 from jobs.lake.lake import Lake
+from jobs.ledger.events import EventKind, LedgerEvent, slice_columns
 from jobs.ledger.ledger import Ledger
 from jobs.replay import replayer
 from jobs.replay.orders import Replayer
 from jobs.replay.replayer import replay_chunk
 from jobs.replay.sizes import Sizes
+from jobs.runs import RunResult
 from tests.jobs.cli.conftest import Shell
 from tests.jobs.replay.test_without_spark import DAY_MS, DAYS, FIRST
 from tests.support.no_spark import threads
@@ -304,9 +306,22 @@ def test_a_request_that_could_not_be_published_does_not_stop_the_next_one(shell:
     assert f"if the state after {days[0]} changes, pipeline hours has to publish {days[1]} first" in sentence
     assert shell("follow", "hours") == 1
     assert f"Pipeline hours does not publish {days[1]} now: publish there first" in " ".join(shell.err.split())
+    ledger = Ledger(Lake(root=str(shell.root)).ledger("days"), now_ms=lambda: NOW_MS)
+    [left] = ledger.view().open_requests()
+    results = [ledger.view().run(run_id).result for run_id in left.runs.values()]
+    ledger.write(lambda _view: [condemned(result) for result in results])
     assert shell("run", "hours", "--from", days[0], "--to", days[2]) == 0, shell.err
     assert shell("follow", "hours") == 0, shell.err
     assert shell.json("status", "days")["pipelines"][0]["requests"] == []
+
+
+def condemned(result: RunResult) -> LedgerEvent:
+    return LedgerEvent(
+        kind=EventKind.CONDEMNED,
+        run_id=result.run_id,
+        attempt_id=result.attempt_id,
+        **slice_columns(result.slice),
+    )
 
 
 def test_a_pipeline_that_nobody_reads_and_a_cycle(shell: Shell) -> None:

@@ -8,7 +8,9 @@ import pytest
 
 from jobs.cli.main import hindcast
 from jobs.cli.options import run_cli
+from jobs.lake import delta_log
 from jobs.lake.event_log import PinnedLog
+from jobs.lake.log_version import DataFile
 from jobs.ledger import plain_codec
 from jobs.ledger.history import REMEMBERED
 from jobs.planning import log_state
@@ -53,6 +55,30 @@ def test_a_command_decodes_few_lines_of_the_snapshot(
     assert run_cli(hindcast, [command, *COMMANDS[command], *places]) == 0, capsys.readouterr().err
     assert capsys.readouterr().out
     assert 0 < len(decoded) <= most
+
+
+@pytest.mark.parametrize(("command", "most"), [("status", 1), ("plan", 7)])
+def test_a_command_makes_the_files_of_its_slices_only(
+    lake: Path, command: str, most: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The log has a file for each day. To make all of them takes longer than to list them."""
+    made, make = [], delta_log._file
+
+    def counted(row: tuple[Any, ...]) -> DataFile:
+        made.append(row)
+        return make(row)
+
+    monkeypatch.setattr(delta_log, "_file", counted)
+    places = ("--lake", str(lake), "--pipelines", str(lake / "pipelines"))
+    assert run_cli(hindcast, [command, *COMMANDS[command], *places]) == 0, capsys.readouterr().err
+    assert len(made) <= most
+
+
+def test_one_file_of_a_log_is_that_of_the_whole_list(lake: Path) -> None:
+    log = delta_log.describe_log(str(lake / "event_logs" / "sales"))
+    files = log.files()
+    assert [log.file(place) for place in range(len(files))] == files
+    assert [*log.partitions()] == [(file.partition, file.records) for file in files]
 
 
 def test_status_reads_the_log_of_a_pipeline_once(

@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Callable, Mapping
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from random import Random
 
@@ -268,6 +270,63 @@ def _small_files(place: Path) -> None:
         tables.by_date(place)
 
 
+def _days_only(place: Path) -> None:
+    """The time is a text of a form that no event time has."""
+    tables.write(place, lambda row: row | {"clicked_at": f"{row['clicked_at']:%d.%m.%Y}", "received_at": None}, ["dt"])
+
+
+def _old(place: Path) -> None:
+    tables.by_date(place)
+    first = tables.clicks(Random(7))[0][0]
+    tables.append(place, [first | {"click_id": "old", "dt": date(1970, 1, 1)}], ["dt"])
+
+
+def _nested(row: tables.Row) -> tables.Row:
+    return {"ID": row["click_id"], "payload": {"at": row["clicked_at"]}, "tags": ["a"], "dt": row["dt"]}
+
+
+@pytest.mark.parametrize(
+    ("wishes", "message"),
+    [
+        (Wishes(event_time="payload.at"), "a pipeline file may also name a path into a struct"),
+        (Wishes(key=("tags",)), "column 'tags' is array<string>; a key, .* plain values"),
+        (Wishes(event_time="payload"), "column 'payload' is struct"),
+        (Wishes(record_id="id"), "did you mean 'ID'"),
+    ],
+)
+def test_columns_without_plain_values_are_refused(wishes: Wishes, message: str, tmp_path: Path) -> None:
+    tables.write(tmp_path / "clicks", _nested, ["dt"])
+    with pytest.raises(SpecError, match=message):
+        examined(tmp_path / "clicks", wishes)
+
+
+def test_a_named_arrival_without_a_time_is_told(tmp_path: Path) -> None:
+    tables.by_date(tmp_path / "clicks")
+    arrival = found(examined(tmp_path / "clicks", Wishes(arrival_time="click_id")), "arrival")
+    assert arrival.severity is Severity.WARNING
+    assert "a click_id that is a time" in arrival.text
+
+
+def test_a_day_is_no_arrival_and_a_decimal_may_be_a_time(tmp_path: Path) -> None:
+    def change(row: tables.Row) -> tables.Row:
+        at = Decimal(int(row["clicked_at"].timestamp()))
+        return {"ts": at, "user_id": row["user_id"], "click_id": row["click_id"], "ingest_date": row["dt"]}
+
+    tables.write(tmp_path / "clicks", change, ["ingest_date"])
+    roles = examined(tmp_path / "clicks").roles
+    assert (roles.event_time, roles.arrival_time) == (TimeRole(column="ts", unit="s"), None)
+    roles = examined(tmp_path / "clicks", Wishes(event_time="ts:s")).roles
+    assert roles.arrival_time is None
+
+
+@pytest.mark.parametrize("key", ["records", "amount_total"])
+def test_outputs_of_the_proposed_file_have_other_names_than_its_key(key: str, tmp_path: Path) -> None:
+    tables.write(tmp_path / "clicks", lambda row: row | {key: row["user_id"]}, ["dt"])
+    accepted = examined(tmp_path / "clicks", Wishes(key=(key,))).accepted
+    assert accepted is not None
+    assert key not in accepted.pipeline.aggregates
+
+
 def _renamed_colon(place: Path) -> None:
     """RENAME COLUMN leaves the names of the directories."""
     tables.colon_in_a_partition(place)
@@ -315,6 +374,8 @@ CASES: Mapping[str, tuple[Callable[[Path], None], str, Severity, str]] = {
         Severity.ERROR,
         r"'day' has a colon in its name in the files \('d:t'\), also after RENAME COLUMN",
     ),
+    "days as event times": (_days_only, "event time", Severity.WARNING, "^no other column .* dt is a date"),
+    "a slice of 1970": (_old, "old slices", Severity.WARNING, "the oldest 1970-01-01, is more .* has 19,72. more"),
     "no event time": (tables.no_event_time, "event time", Severity.ERROR, "no column is a time"),
 }
 

@@ -29,7 +29,7 @@ FORMS: dict[str, tuple[Callable[[Row], Row], list[str], str]] = {
         ["dt"],
         "by: dt, format: yyyyMMddHH, every: 1h",
     ),
-    "yyyyMMddHHmm": (lambda row: row | {"dt": f"{row['received_at']:%Y%m%d%H}30"}, ["dt"], "by: dt, every: 1m"),
+    "yyyyMMddHHmm": (lambda row: row | {"dt": f"{row['received_at']:%Y%m%d%H}30"}, ["dt"], "by: dt, every: 30m"),
     "integers": (lambda row: row | {"dt": int(f"{row['dt']:%Y%m%d}")}, ["dt"], "by: dt"),
     "parts": (_parts, ["year", "month", "day"], "by: [year, month, day]"),
     "a date and an hour": (

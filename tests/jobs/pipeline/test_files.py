@@ -124,7 +124,7 @@ def test_a_stored_spec_is_validated_once_for_all_requests_that_have_it() -> None
         ("key: [origin]", "key: [pane_index]", "key column 'pane_index' has the name of a column of Hindcast's own"),
         ("key: [origin]", "key: [origin, Origin]", "is given twice"),
         ("key: [origin]", "key: []", "log.key"),
-        ("key: [origin]", "key: origin", "log.key: expected a list, found 'origin'"),
+        ("key: [origin]", "key: origin", "log.key: expected a list, such as [origin], found 'origin'"),
         ("key: [origin]", "key: [origin]\n  over: all", "found key and over"),
         ("  key: [origin]\n", "", "needs exactly one of `key: [columns]` and `over: all`"),
         ("{sum: dep_delay}", "{summ: dep_delay}", "unknown aggregate 'summ'"),
@@ -240,7 +240,7 @@ def test_a_document_that_is_not_a_mapping_is_refused(document: object) -> None:
     ("changes", "message"),
     [
         ({"origin": None}, "log.key[0]: the log has no column 'origin'; it has flight_id string"),
-        ({"origin": "double"}, "log.key[0]: column 'origin' is double; allowed: tinyint"),
+        ({"origin": "double"}, "date, timestamp; or derive a column in log.columns, such as cast("),
         (
             {"departed_at": "timestamp"},
             "log.event_time.column: column 'departed_at' is timestamp, which needs no unit; remove `unit`",
@@ -258,6 +258,16 @@ def test_columns_that_do_not_fit_the_log_are_refused(changes: dict[str, str | No
         validate_against_schema(load_pipeline("flights", PIPELINES), columns)
     assert message in str(caught.value)
     assert "flights.yaml" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["home airport", "from (IATA)"])
+def test_a_key_that_delta_refuses_is_derived_as_the_message_tells(name: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        parse_pipeline(FLIGHTS.replace("key: [origin]", f"key: [{name}]"), source="p.yaml")
+    columns = str(caught.value).partition("such as ")[2]
+    derived = columns[1:].partition(":")[0]
+    text = FLIGHTS.replace("key: [origin]", f"key: [{derived}]\n  columns: {columns}")
+    validate_against_schema(parse_pipeline(text, source="p.yaml"), COLUMNS | {name: "string"})
 
 
 def test_a_timestamp_needs_no_unit_and_a_number_does() -> None:

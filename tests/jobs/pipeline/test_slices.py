@@ -16,6 +16,7 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import (
     SliceGrid,
     check_range,
+    local_ms,
     next_slice,
     parse_bound,
     past_end,
@@ -117,6 +118,13 @@ def test_days_are_contiguous_and_their_ids_sort(zone: str, at_ms: int) -> None:
     assert previous_slice(grid(zone), after) == one
     local = datetime.fromtimestamp(one.start_ms / 1000, tz=UTC).astimezone(ZoneInfo(zone))
     assert local.date().isoformat() == one.slice_id
+
+
+@given(st.datetimes())
+def test_a_time_in_utc_is_the_instant_of_the_zone_by_its_other_name(at: datetime) -> None:
+    """Times in the zone UTC are converted without the zone."""
+    instant_ms = local_ms(at, ZoneInfo("UTC"))
+    assert instant_ms == local_ms(at, ZoneInfo("Etc/UTC")) == local_ms(at.replace(tzinfo=UTC), ZoneInfo(ZONES[1]))
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from jobs.pipeline.slices import check_range, parse_bound, show_ms, slice_grid, 
 from jobs.planning.chains import run_before
 from jobs.planning.change_reach import with_reach
 from jobs.planning.change_sentences import told_changes
+from jobs.planning.changed_slices import changed_slices
 from jobs.planning.published_spec import on_published_spec, refuse_lost, why_lost
 from jobs.planning.request_context import Asked, RequestContext, open_request_context
 from jobs.planning.steps import Ask
@@ -40,6 +41,7 @@ from jobs.review.report.model import build_model
 from jobs.review.report.slice_calendar import months, strips
 from jobs.runs import Slice
 from tests.jobs.planning.test_plan import coordinates
+from tests.support.day_chains import Place, Put, run
 from tests.support.fake_replay import PIPELINE, FakeReplayer, day_ms, sales
 from tests.support.fuzzing import seeds
 from tests.support.ledger_chains import published_chain
@@ -357,3 +359,21 @@ def test_the_slices_and_the_records_of_both_cuts_are_found(
         assert run_cli(hindcast, ["show", "sales", *options]) == 0
         shown = [json.loads(line)["slice_id"] for line in capsys.readouterr().out.splitlines()]
         assert shown == [slice_id]
+
+
+def test_slices_of_a_former_spec_are_compared_as_their_runs_have_read_them(tmp_path: Path) -> None:
+    """Defect: after `log.distinct` was adopted, slices before the border were told as changed, which were not."""
+    place = Place(tmp_path)
+    for day in range(4):
+        place.put(Put(day, 24 * day + 1), Put(day, 24 * day + 5))
+    run(place.work(), 0, 2)
+    text = place.text().replace("  order: [seq]\n", "  order: [seq]\n  distinct: {by: [seq], within: 2d}\n")
+    work = replace(place.work(), pipeline=sales(text))
+    run(work, 2, 4, warms_up=True)
+
+    def changed() -> list[str]:
+        return [change.slice.slice_id for change in changed_slices(work, work.ledger.view())]
+
+    assert changed() == []
+    place.put(Put(0, 2))
+    assert changed() == ["1970-01-05", "1970-01-07"], "the third day looks for records of the first one, not the second"

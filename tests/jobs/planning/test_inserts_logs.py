@@ -13,7 +13,9 @@ from jobs.lake.inserts_place import InsertsPlace
 from jobs.lake.lake import Lake
 from jobs.lake.log_match import Match
 from jobs.lake.log_rows import find_records
+from jobs.pipeline.models.restate import RestateGrammar
 from jobs.planning.event_range import event_time_slices
+from jobs.planning.restating import propose
 from jobs.publishing.accepting import rewrites_of
 from jobs.reading.log_places import log_place
 from jobs.reading.verified_log import LogVerification, verify_log
@@ -21,7 +23,7 @@ from jobs.reading.verify import Span
 from jobs.review.log_search import LogRecord, records_of
 from tests.support.delta_logs import commits_of
 from tests.support.fuzzing import seeds
-from tests.support.log_shop import DAY_MS, FIRST_MS, SCHEMA, LogShop, Row, records
+from tests.support.log_shop import DAY_MS, DAYS, FIRST_MS, SCHEMA, LogShop, Row, records
 from tests.support.replays import pipeline_of
 from windowlib.errors import LogError, RequestError, SpecError
 
@@ -323,3 +325,20 @@ def test_a_partition_of_timestamps_has_the_offset_of_utc(tmp_path: Path) -> None
     )
     texts = {file.partition["at"] for file in InsertsPlace(uri=str(tmp_path / "log")).open().files()}
     assert texts == {"1970-01-01 00:00:00.000000Z", None}
+
+
+@pytest.mark.parametrize(("before", "after"), [("", "changes: inserts"), ("changes: inserts", "")])
+def test_the_look_after_an_edit_of_changes_is_of_another_log(tmp_path: Path, before: str, after: str) -> None:
+    """Defect: a look at the table counted for its inserts, so `status` told no change that `plan` told."""
+    shop = Shop(tmp_path, before)
+    for day in range(3):
+        shop.append(records(random.Random(day), 10 * day, 6, day))
+    assert shop.run().is_published
+    work, rule = shop.work, RestateGrammar.model_validate({"mode": "propose"})
+    propose(work, rule=rule, who="ann")
+    assert work.ledger.view().look is not None
+    assert shop.changed() == {}
+    edited = Shop(tmp_path, after)
+    assert edited.changed() == dict.fromkeys(DAYS, Match.CHANGED)
+    propose(edited.work, rule=rule, who="ann")
+    assert shop.changed() == {}, "the edit is undone"

@@ -306,3 +306,20 @@ def test_what_needs_commits_is_refused(change: tuple[str, str], words: str) -> N
     assert change[0] in text
     with pytest.raises(SpecError, match=words):
         pipeline_of(text.replace(*change))
+
+
+def test_another_type_of_a_partition_column_is_refused_once_slices_are_published(shop: Shop) -> None:
+    """Defect: published slices stayed current, although a replay gave records in another order and with other ids."""
+    for form, words in (
+        ("format: parquet", "column 'day' is string now, and the published slices have it as date"),
+        ("format: parquet\npartitions: {day: string}", "Write day: date, and derive a column"),
+    ):
+        edited = Shop(shop.root, form)
+        with pytest.raises(SpecError, match=words):
+            edited.run()
+    assert shop.run().replayed == 0
+    unnamed = Shop(shop.root / "other", "format: parquet")
+    unnamed.write(records(random.Random(2), 0, 6, 0))
+    assert unnamed.run(0, 1).is_published
+    with pytest.raises(SpecError, match="is date now, and the published slices have it as string"):
+        Shop(unnamed.root, FORM).run(0, 1)

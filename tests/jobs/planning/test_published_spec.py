@@ -16,6 +16,7 @@ from jobs.planning.chains import chain_before
 from jobs.planning.log_state import LogState
 from jobs.planning.published_spec import on_published_spec, why_lost
 from jobs.planning.request_context import open_request_context
+from jobs.planning.spec_changes import border_warning, spec_changes
 from jobs.planning.stored_spec import stored_pipeline
 from jobs.runs import WarmUp
 from tests.jobs.planning.test_plan import coordinates
@@ -137,3 +138,25 @@ def test_a_chain_that_goes_on_from_another_spec_begins_again_as_it_did() -> None
         adopted, view, LogState(version=9, coordinates={}, first_data=slices[0]), first=slices[2], is_fresh=False
     )
     assert start.warm_up == warm_up
+
+
+@pytest.mark.parametrize(("quality", "told"), [("", False), ("quality: {suite: expectations/a.json}\n", True)])
+def test_checks_that_count_after_the_adoption_only_are_told(tmp_path: Path, quality: str, *, told: bool) -> None:
+    """Defect: a suite that was named together with another edit did not check the slices of the schedule, untold."""
+    slices = slices_between(sales(), day_ms("2024-01-01"), day_ms("2024-01-03"))
+    view = project(published_chain(sales(), slices, log=coordinates()), version=9)
+    edited = sales(PIPELINE.replace("{sum: amount}", "{max: amount}") + quality)
+    work = open_request_context(edited, Lake(root=str(tmp_path)), now_ms=lambda: 0)
+    used, [warning] = on_published_spec(work, view)
+    assert used.pipeline.quality is None
+    assert ("and has the checks of its `quality` from then on" in warning) is told
+
+
+@pytest.mark.parametrize(("by", "told"), [("{by: ts}", True), ("{by: day, timezone: Europe/Berlin}", False)])
+def test_records_that_other_columns_put_into_slices_are_told(by: str, *, told: bool) -> None:
+    """Defect: the warning promised a check that does not exist for records of two slices."""
+    changes = spec_changes(sales(), sales(PIPELINE.replace("{by: day}", by)))
+    first, last = slices_between(sales(), day_ms("2024-01-01"), day_ms("2024-01-03"))
+    warning = border_warning(changes, first=last, published=first)
+    assert warning is not None
+    assert ("No check tells records that the former columns" in warning) is told

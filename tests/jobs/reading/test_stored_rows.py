@@ -91,6 +91,21 @@ def test_verify_lists_every_file_with_a_damaged_page(work: RequestContext, at_on
     assert {one.slice_id for one in found if str(one) not in of_pages} == {DAYS[1]}
 
 
+def test_a_damaged_log_of_a_table_is_looked_at_once(work: RequestContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Defect: the runs were halved down to single ones, and each step read the whole log again."""
+    max(Path(work.lake.table("sales", tables.WINDOW_OUTPUTS), "_delta_log").glob("*.json")).write_bytes(b"{")
+    reads = list[str]()
+
+    def read(uri: str, attempts: Iterable[Attempt]) -> int:
+        reads.append(uri)
+        return records_of(uri, attempts)
+
+    monkeypatch.setattr("jobs.reading.verify.records_of", read)
+    told = [finding for finding in verified(work).findings if finding.table == tables.WINDOW_OUTPUTS]
+    assert [(finding.slice_id, "_delta_log" in finding.what) for finding in told] == [(None, True)]
+    assert [uri.rpartition("/")[2] for uri in reads].count(tables.WINDOW_OUTPUTS) == 1
+
+
 def test_a_store_that_does_not_answer_is_no_damage(work: RequestContext, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is not asked again for each run."""
     endpoint = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "HINDCAST_STORAGE_RETRY": "0s"}  # the port discards

@@ -1,5 +1,6 @@
 """A log that is a table of another pipeline: each final window once, and only changed rows change a slice."""
 
+import re
 import shutil
 from collections import Counter
 from collections.abc import Sequence
@@ -29,7 +30,7 @@ from jobs.pipeline.slices import parse_bound, slices_between
 from jobs.planning.change_sentences import told_changes
 from jobs.planning.plan import Plan
 from jobs.planning.request_context import Asked, not_in_upstream, open_request_context
-from jobs.planning.standing import standing
+from jobs.planning.standing import due_slices, standing
 from jobs.planning.steps import Ask, Reason
 from jobs.publishing.decisions import rollback
 from jobs.publishing.publishing import publish_request
@@ -507,6 +508,11 @@ def test_slices_without_a_column_that_the_reader_names_are_refused(lake: Path) -
             run_range(None, lake, reader, days(last, DAYS), sizes=SIZES, is_fresh=True)
     assert [step.reason for step in plan_of(lake, downstream(), last).steps] == [Reason.CURRENT] * last
     assert run(lake, downstream("  where: n > 0\n", name="other"), 0, DAYS).is_published, "it does not name the column"
+    run_range(None, lake, renamed, days(1, DAYS), sizes=SIZES, is_fresh=True)
+    work = context_in(lake, downstream())
+    told = " ".join(told_changes(work, work.ledger.view()).sentences)
+    assert re.search(r"not proposed, because slice 1970-01-0\d cannot be read: pipeline hours has published it", told)
+    assert "hindcast run" not in told, "it would be refused"
 
 
 def test_a_run_without_rows_lets_no_slice_pass_that_lacks_a_column_and_stops_none(lake: Path) -> None:
@@ -637,6 +643,40 @@ def test_a_reader_may_have_longer_slices_than_all_that_its_upstream_publishes(tm
             plan_of(tmp_path, counting("four", "one", half + more, size="8h"))
     with pytest.raises(SpecError, match="slices must be those of pipeline one"):
         plan_of(tmp_path, counting("three", "one", "  slice: {every: 8h}\n", size="8h"))
+
+
+def test_slices_that_have_read_other_panes_are_not_changed(lake: Path) -> None:
+    """Defect: after an adoption of other `panes`, `status` told all slices before it as changed for ever."""
+    run(lake, upstream(Random(5), "tumbling: {size: 5h}"), 0, 4)
+    run(lake, downstream(), 0, 3)
+    every = downstream("  panes: all\n  where: kind = 'result'\n")
+    run_range(None, lake, every, days(2, 3), sizes=SIZES, is_fresh=True)
+    work = context_in(lake, every)
+    assert told_changes(work, work.ledger.view()).slices == ()
+    assert [slice_.slice_id for slice_ in slices_to_follow(work)[0]] == [days(2, 3)[0], days(3, 4)[0]]
+
+
+def test_a_chain_begins_after_a_slice_of_which_the_upstream_has_a_part_only(tmp_path: Path) -> None:
+    """Defect: the reader was refused, with a command that was refused as well, and its schedule waited for ever."""
+    rows = [{"k": 1, "at": hour * HOUR_MS, "v": hour, "dt": day_and_hour(hour)} for hour in range(72)]
+    write_deltalake(str(tmp_path / "log"), pa.Table.from_pylist(rows), partition_by=["dt"])
+    one = pipeline_of(
+        "pipeline: one\nlog:\n  table: log\n  key: [k]\n  event_time: {column: at, unit: ms}\n"
+        "  slice: {by: dt, every: 6h}\n  order: [v]\nwatermark: {kind: ascending}\nwindows:\n  tumbling: {size: 2h}\n"
+        "aggregates: {n: {count: {}}, total: {sum: v}}\n"
+    )
+    reader, second = counting("two", "one", "", size="8h"), ("1970-01-02", "1970-01-03")
+    run_range(None, tmp_path, one, ("1970-01-01T06:00", "1970-01-03T00:00"), sizes=SIZES, is_fresh=True)
+    work = context_in(tmp_path, reader)
+    due = due_slices(work, work.ledger.view(), 3 * DAY_MS)
+    assert [slice_.slice_id for slice_ in due] == ["1970-01-02", "1970-01-03"]
+    slices = slices_between(reader, *(parse_bound(reader, text) for text in second))
+    planned = work.plan(work.ledger.view(), Ask(slices=slices))
+    assert planned.start.note.endswith("the log holds no whole slice before it")
+    assert run_range(None, tmp_path, reader, second, sizes=SIZES).is_published
+    assert told_changes(work, work.ledger.view()).sentences == ()
+    run_range(None, tmp_path, one, ("1970-01-01T00:00", "1970-01-03T00:00"), sizes=SIZES)
+    assert "publishes 1970-01-01 now, before 1970-01-02" in told_changes(work, work.ledger.view()).sentences[-1]
 
 
 def counting(name: str, reads: str, more: str, *, size: str) -> Pipeline:

@@ -135,8 +135,11 @@ def test_a_ledger_that_was_restored_from_an_older_copy_goes_on_after_a_person_ha
 
 
 def test_a_damaged_log_of_the_tallies_hides_no_other_damage(place: Place) -> None:
+    place.write()
     max(Path(place.tallies, "_delta_log").glob("*.json")).write_bytes(b"{")
     assert ["cannot be compared" in finding.what for finding in place.verified().findings] == [True]
+    place.lose_commit()
+    assert place.ledger.recover(who="me", reason="both are damaged").version == 4
 
 
 def test_a_ledger_that_is_gone_is_no_new_one(place: Place) -> None:

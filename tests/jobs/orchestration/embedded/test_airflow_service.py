@@ -93,7 +93,8 @@ def test_airflow_starts_parses_the_dags_and_stops(home: Home) -> None:
         pools = {pool["name"]: pool["slots"] for pool in api._ask("GET", "/api/v2/pools")["pools"]}
         assert {name: pools.get(name) for name in POOLS} == dict.fromkeys(POOLS, 1)
         for name in POOLS:
-            api._ask("PATCH", f"/api/v2/pools/{name}?update_mask=slots", {"slots": 3})
+            body = {"pool": name, "slots": 3, "include_deferred": False}
+            api._ask("PATCH", f"/api/v2/pools/{name}", body)
             api.add_pool(name, "again")
         pools = {pool["name"]: pool["slots"] for pool in api._ask("GET", "/api/v2/pools")["pools"]}
         assert {name: pools.get(name) for name in POOLS} == dict.fromkeys(POOLS, 3)
