@@ -134,7 +134,7 @@ class Projection:
             case EventKind.CHECKED:
                 self.runs.check(event)
             case EventKind.JUDGED:
-                self.runs.judge(event, hidden={*self._chain.values()})
+                self.runs.judge(event)
             case EventKind.WAIVED:
                 self.runs.waive(event)
             case EventKind.PUBLISHED:

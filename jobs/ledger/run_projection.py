@@ -3,7 +3,7 @@
 A view holds a copy of a `RunsProjection`. Later events replace values in the other copy and change none.
 """
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -42,8 +42,8 @@ class SeenState:
 class RunEvents:
     """What the ledger tells of a run: its attempts and sightings in ledger order, its newest check and judgement.
 
-    `ended_waiver` is a waiver that a person has ended by a cancellation or a rollback. `seen` is set if a request was
-    judged that would show the run again, in place of that of a repair. Without its publication, a rollback may show it.
+    `ended_waiver` is a waiver that a person has ended by a cancellation or a rollback. `seen` is set when a request
+    with the run is judged, until a publication shows the run. A rollback may show it instead, without that request.
     """
 
     staged: tuple[StagedRun, ...] = ()
@@ -157,18 +157,19 @@ class RunsProjection:
         run_id = text_of(event, "run_id")
         Verdict(event.verdict)  # a view reads both values, and does not know the ledger's place
         checks_fingerprint_of(event)
-        if self.of(run_id).waiver or self.of(run_id).ended_waiver:  # else no check is decoded
-            self._void_waivers(run_id, _failed_checks(event))
+        own = self.of(run_id)
+        if own.waiver or own.ended_waiver or own.seen:  # else no check is decoded
+            self._void_waivers(run_id, failed := _failed_checks(event))
+            if (seen := own.seen) is not None:
+                waiver, ended = (_covering(of_seen, failed) for of_seen in (seen.waiver, seen.ended_waiver))
+                self.change(run_id, seen=replace(seen, waiver=waiver, ended_waiver=ended))
         self.change(run_id, checked=event)
 
-    def judge(self, event: LedgerEvent, *, hidden: Container[str]) -> None:
-        """Take the judgement of a request's runs in. Another finding voids a waiver.
-
-        `hidden` are the runs of the chain in whose place readers see those of repairs.
-        """
+    def judge(self, event: LedgerEvent) -> None:
+        """Take the judgement of a request's runs in. Another finding voids a waiver."""
         for run_id, checks in judged_checks(event).items():
             judgement, own = Judgement(basis=str(event.details.get("basis")), checks=checks), self.of(run_id)
-            if run_id in hidden and own.seen is None:
+            if own.seen is None:
                 seen = SeenState(judgement=own.judgement, waiver=own.waiver, ended_waiver=own.ended_waiver)
                 self.change(run_id, seen=seen)
             self._void_waivers(run_id, judgement.failed)
@@ -178,7 +179,7 @@ class RunsProjection:
         """Forget a waiver that does not cover each failed check, also one that a rollback would let count again."""
         events = self.of(run_id)
         for name, waiver in (("waiver", events.waiver), ("ended_waiver", events.ended_waiver)):
-            if waiver is not None and not all({check, (*check[:3], None)} & waiver.failed for check in failed):
+            if waiver is not None and _covering(waiver, failed) is None:
                 self.change(run_id, **{name: None})
 
     def waive(self, event: LedgerEvent) -> None:
@@ -317,6 +318,12 @@ class RunsProjection:
         if judgement is not None:
             checks["result"] = judgement.added_to(checks.get("result", chosen.result))
         return replace(chosen, **checks, judgement=judgement, waiver=events.waiver, sightings=events.sightings), False
+
+
+def _covering(waiver: Waiver | None, failed: Iterable[tuple[str | None, ...]]) -> Waiver | None:
+    """Return a waiver if it covers each failed check."""
+    is_covering = waiver is not None and all({check, (*check[:3], None)} & waiver.failed for check in failed)
+    return waiver if is_covering else None
 
 
 def _content(checked: LedgerEvent) -> tuple[object, ...]:

@@ -12,6 +12,7 @@ from jobs.ledger.events import (
     EventKind,
     LedgerEvent,
     checked_event,
+    judged_event,
     run_result,
     slice_columns,
     staged_event,
@@ -24,7 +25,7 @@ from jobs.ledger.projection import Projection, project
 from jobs.ledger.provenance import decision_details
 from jobs.ledger.removals import Why, removed_event
 from jobs.ledger.run_projection import RunBrief, RunsProjection
-from jobs.ledger.view import LedgerView, RequestState
+from jobs.ledger.view import Judgement, LedgerView, RequestState
 from jobs.reading.published import published_runs
 from jobs.reading.stored_rows import run_attempt
 from jobs.runs import EMPTY_STATE, CheckResult, Counts, LogCoordinates, RunResult, Slice, Verdict
@@ -252,6 +253,32 @@ def test_a_run_that_a_rollback_shows_again_is_waived_by_its_publication() -> Non
     assert not view(*events).run("run1").is_publishable
     back = replace(rolled_back(result, undoes=9), run_id=result.run_id)
     assert view(*events, back).run("run1").is_publishable
+
+
+def test_a_run_that_a_rollback_shows_has_no_judgement_of_a_request_that_would_have_shown_it() -> None:
+    """Defect: readers saw a failed run, whose waiver was gone, after the request was cancelled."""
+    result, other = a_result(1, verdict=Verdict.FAIL), a_result(1, run="other")
+    found = CheckResult(
+        slice_id=a_slice(1).slice_id, table="settled", check="s", severity="critical", verdict=Verdict.FAIL
+    )
+    by_arguments = {"by_arguments": True}
+    waived = about(EventKind.WAIVED, result, who="ann", reason="real", request_id="r")
+    events = [
+        requested(), *staged(result), judged_event("r", "b", {"run1": ()}), replace(waived, details=by_arguments),
+        about(EventKind.PUBLISHED, result, who="ann", request_id="r"),
+        requested("s"), *staged(other, "s"), about(EventKind.PUBLISHED, other, who="ann", request_id="s"),
+        requested("t"), about(EventKind.ADOPTED, result, request_id="t"), judged_event("t", "c", {"run1": (found,)}),
+    ]  # fmt: skip
+    assert not view(*events).run("run1").is_publishable
+    back = replace(rolled_back(result, undoes=10), run_id=result.run_id)
+    shown = view(*events, cancelled("t"), back)
+    assert shown.published == {a_slice(1).slice_id: "run1"}
+    assert (shown.run("run1").judgement, shown.run("run1").is_publishable) == (Judgement(basis="b", checks=()), True)
+    again = about(EventKind.PUBLISHED, result, who="ann", request_id="t")
+    assert not view(*events, again).run("run1").is_publishable, "its publication shows what was judged"
+    stricter = replace(result, checks=(replace(result.checks[0], arguments='{"max_value": 5}'),))
+    checked = checked_event("r", stricter)
+    assert not view(*events, checked, cancelled("t"), back).run("run1").is_publishable, "another check fails"
 
 
 def test_a_run_that_an_earlier_version_has_published_after_the_rollback_stays_waived() -> None:
