@@ -21,7 +21,7 @@ from jobs.ledger.events import (
     with_checks,
 )
 from jobs.ledger.later import Later
-from jobs.ledger.run_briefs import RunBrief, RunSlot
+from jobs.ledger.run_slots import RunBrief, RunSlot
 from jobs.ledger.tally import Standing
 from jobs.ledger.view import Judgement, LedgerView, StagedRun, Waiver
 from jobs.runs import Sighting, Verdict

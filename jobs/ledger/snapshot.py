@@ -32,7 +32,7 @@ from jobs.ledger.events import LedgerEvent
 from jobs.ledger.history import EventHistory
 from jobs.ledger.plain_codec import Codec, Codecs, plain_json
 from jobs.ledger.projection import Projection
-from jobs.ledger.run_briefs import SLOTS_CODEC, RunSlot
+from jobs.ledger.run_slots import SLOTS_CODEC, RunSlot
 from jobs.storage import FileStamp, hidden_file, make_directory, names_in, read_bytes, remove_file, write_bytes
 
 DIRECTORY: Final = "_snapshot"

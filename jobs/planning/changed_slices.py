@@ -23,8 +23,8 @@ from jobs.lake.log_version import LogTip, commit_digest
 from jobs.lake.slicing import overlapped
 from jobs.ledger.acceptances import AcceptedRewrite, told_together
 from jobs.ledger.looks import Look, SeenInput
-from jobs.ledger.run_briefs import RunBrief
 from jobs.ledger.run_projection import briefs_of
+from jobs.ledger.run_slots import RunBrief
 from jobs.ledger.seen_log import known_log
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.look_back import look_back

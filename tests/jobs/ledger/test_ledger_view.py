@@ -24,8 +24,8 @@ from jobs.ledger.looks import Look, SeenInput, changes_details, looked_event
 from jobs.ledger.projection import Projection, project
 from jobs.ledger.provenance import decision_details
 from jobs.ledger.removals import Why, removed_event
-from jobs.ledger.run_briefs import RunBrief
 from jobs.ledger.run_projection import RunsProjection
+from jobs.ledger.run_slots import RunBrief
 from jobs.ledger.view import Judgement, LedgerView, RequestState
 from jobs.reading.published import published_runs
 from jobs.reading.stored_rows import run_attempt

@@ -1,4 +1,4 @@
-"""The few facts of each run that commands read of all runs, and how a snapshot stores them."""
+"""What commands read of all runs of a ledger, and how a snapshot stores it: columns, which are decoded at once."""
 
 from collections.abc import Mapping
 from functools import partial
