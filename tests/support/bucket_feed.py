@@ -44,7 +44,7 @@ class FedRecord(NamedTuple):
 
 def tables_of(pipeline: Pipeline, columns: Mapping[str, str]) -> ChunkTables:
     """Return the engine and the tables of a pipeline over a log with these columns (name to Spark type)."""
-    pinned: Any = SimpleNamespace(nodes={name: parse_type(kind) for name, kind in columns.items()})
+    pinned: Any = SimpleNamespace(nodes={name: parse_type(kind) for name, kind in columns.items()}, widened={})
     return chunk_tables(pipeline, pinned)
 
 

@@ -149,7 +149,7 @@ class OperatorExecutor:
         self._operator = plan.spec.build(KeyGroupRange(0, plan.max_parallelism, plan.max_parallelism))
         self._walk = Walk(self._operator, plan.steps, plan.beginning)
         self._stored = {table.name: table for table in plan.tables if table.name in tables.CHECKPOINT_TABLES}
-        read_value = value_reader(plan.layout, plan.inputs)
+        read_value = value_reader(plan.layout, plan.inputs, were_dates=plan.were_dates)
         self._state = StateRows(self._stored.values(), plan.accumulators, plan.last, read_value=read_value)
         self._outputs = OutputRows(plan.tables, plan.outputs, plan.side_outputs)
         self._identities = {name: RowIdentity(table) for name, table in self._stored.items()}

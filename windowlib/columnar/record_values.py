@@ -1,8 +1,8 @@
 """Conversion of a batch's columns to the key, value and gap of each record."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Context, Decimal, Inexact, InvalidOperation
 from itertools import repeat
 from math import isnan, nan
 from typing import Any, Final, Literal
@@ -124,39 +124,74 @@ _CLASSES: Final[Mapping[str, tuple[type, ...]]] = {
 """The classes of the values of a column type (windowlib.columnar.arrow.plain_values)."""
 
 
-def value_reader(layout: ValueLayout, types: Mapping[str, str]) -> Callable[[Any], Any]:
+def value_reader(
+    layout: ValueLayout, types: Mapping[str, str], *, were_dates: Collection[str] = ()
+) -> Callable[[Any], Any]:
     """Return a function that makes a stored value a `Record.value`. It raises ValueError if the value has another form.
 
     A stored mapping gets the columns of a record that is read now: a column that the log has got since is null, and one
-    that it has lost is left out. `types` are those of the columns.
+    that it has lost is left out. A value that was stored before its column was widened becomes the value that is read
+    now. `types` are those of the columns, and `were_dates` the columns of timestamps that were dates before.
     """
-    classes = [_classes_of(None if name is None else types[name]) for name in layout.columns]
+    cells = [
+        _cell_reader(None if name is None else types[name], was_date=name in were_dates) for name in layout.columns
+    ]
     names = [str(name) for name in layout.columns]
 
-    def fit(values: Iterable[Any]) -> bool:
-        return all(
-            value is None or allowed is None or type(value) in allowed
-            for value, allowed in zip(values, classes, strict=True)
-        )
-
     def read(value: Any) -> Any:  # noqa: ANN401 - of any column
-        has_form, values = True, (value,)
+        if layout.kind == "single":
+            return cells[0](value)
         if layout.kind == "tuple":
-            has_form, values = type(value) is tuple and len(value) == len(classes), value
-        elif layout.kind == "mapping":
-            has_form = type(value) is dict
-            value = {name: value.get(name) for name in names} if has_form else {}
-            values = tuple(value.values())
-        if not has_form or not fit(values):
+            if type(value) is not tuple or len(value) != len(cells):
+                raise ValueError
+            return tuple([cell(part) for cell, part in zip(cells, value, strict=True)])
+        if type(value) is not dict:
             raise ValueError
-        return value
+        return {name: cell(value.get(name)) for name, cell in zip(names, cells, strict=True)}
 
     return read
 
 
-def _classes_of(kind: str | None) -> tuple[type, ...] | None:
-    """Return the classes of the values of a column; None for nested columns, whose values are not tested."""
-    node = None if kind is None else parse_type(kind)
-    if kind is None or not isinstance(node, str):
-        return (type(None),) if kind is None else None
-    return (Decimal,) if decimal_of(node) is not None else _CLASSES.get(node)
+_DAYS: Final = range(-719_162, 2_932_897)
+"""The days of the years 1 to 9999, as a DATE is stored."""
+_US_PER_DAY: Final = 86_400_000_000
+_EXACT: Final = Context(prec=80, traps=[Inexact, InvalidOperation])
+
+
+def _same(value: Any) -> Any:  # noqa: ANN401 - of any column
+    return value
+
+
+def _instant_of(number: int) -> int:
+    """Return the microseconds of a day, or of an instant. An instant with such a number is within 3 s of 1970."""
+    return number * _US_PER_DAY if number in _DAYS else number
+
+
+def _cell_reader(kind: str | None, *, was_date: bool) -> Callable[[Any], Any]:
+    """Return a function that reads a stored value of a column. It raises ValueError for a value of another type."""
+    node = "void" if kind is None else parse_type(kind)
+    if not isinstance(node, str):
+        return _same  # the parts of nested values are not tested
+    readers = _readers_of(node) | ({int: _instant_of} if was_date else {})
+
+    def read(value: Any) -> Any:  # noqa: ANN401 - of any column
+        reader = readers.get(type(value))
+        if reader is None:
+            raise ValueError
+        try:
+            return reader(value)
+        except ArithmeticError:  # a decimal with more digits than those of the column, an integer beyond DOUBLE
+            raise ValueError from None
+
+    return read
+
+
+def _readers_of(node: str) -> dict[type, Callable[[Any], Any]]:
+    """Return what reads the values of each class that a column of this type can have had."""
+    readers: dict[type, Callable[[Any], Any]] = dict.fromkeys((type(None), *_CLASSES.get(node, ())), _same)
+    if (shape := decimal_of(node)) is not None:
+        step = Decimal(1).scaleb(-shape[1])
+        readers |= dict.fromkeys((int, Decimal), lambda number: Decimal(number).quantize(step, context=_EXACT))
+    if node == "double":
+        readers[int] = float
+    return readers

@@ -39,6 +39,7 @@ class ChunkTables:
     stored: tuple[Table, ...]
     record_names: Mapping[str, str]
     derivation: Derivation
+    were_dates: frozenset[str]
 
     def emitted(self) -> tuple[Table, ...]:
         """Return the tables of the tagged result. Late and unassigned rows are without their record: Spark joins it."""
@@ -96,6 +97,7 @@ def chunk_tables(pipeline: Pipeline, pinned: PinnedLog, *, stored_records: Itera
         stored=stored,
         record_names=names,
         derivation=derived,
+        were_dates=frozenset(name for name in inputs if pinned.widened.get(name) == "date"),
     )
 
 
@@ -127,4 +129,5 @@ def plan_buckets(
         buckets=buckets,
         tasks=buckets,
         checkpoints=checkpoints or CheckpointRules(),
+        were_dates=written.were_dates,
     )

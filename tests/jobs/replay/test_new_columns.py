@@ -76,6 +76,43 @@ def test_records_of_open_windows_have_null_in_a_column_that_the_log_has_got_sinc
     assert any("None" in document or "null" in document for document in shown[0])
 
 
+@pytest.mark.parametrize("windows", [ATLAS, PROCESS], ids=["atlas", "process"])
+@pytest.mark.parametrize(
+    ("kind", "before", "after"),
+    [
+        (pa.date32(), "date", "timestamp_ntz"),
+        (pa.int32(), "integer", "double"),
+        (pa.int32(), "integer", "decimal(12,2)"),
+    ],
+    ids=["timestamp", "double", "decimal"],
+)
+def test_records_of_open_windows_have_the_values_of_a_widened_column(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, windows: str, kind: pa.DataType, before: str, after: str
+) -> None:
+    """The rows are those of one run over all days. Defect: days were read as microseconds, and numbers as damage."""
+    monkeypatch.setattr(Pinned, "threads", lambda _self, *, cores: min(cores, 1))  # users' functions run here, too
+    schema = SCHEMA.set(SCHEMA.get_field_index("v"), pa.field("v", kind))
+    rows = [
+        {"k": 1, "at": FIRST_MS + day * DAY_MS, "v": 18_000 + day, "seq": day, "day": FIRST_MS // DAY_MS + day}
+        for day in range(7)
+    ]
+    shown = []
+    for name in ("slice by slice", "together"):
+        root = tmp_path / name
+        root.mkdir()
+        (root / "shown.py").write_text(FUNCTION)
+        write_deltalake(str(root / "log"), pa.Table.from_pylist(rows, schema), partition_by=["day"])
+        if name == "slice by slice":
+            run(context(root, LOG + windows), 0, 3)
+        widen(root / "log", "v", before, after)
+        assert run(context(root, LOG + windows), 3 if name == "slice by slice" else 0, 7).is_published
+        found = published_table(str(root), "late").select(["window_start", "document"]).to_pylist()
+        opened = datetime.fromtimestamp((FIRST_MS + 2 * DAY_MS) / 1_000, tz=UTC)  # those before were complete
+        shown.append(sorted(row["document"] for row in found if row["window_start"] >= opened))
+    assert shown[0] == shown[1]
+    assert shown[0]
+
+
 @pytest.mark.parametrize("aggregate", ["sum", "min"])
 def test_an_output_that_a_widened_column_changes_is_refused_by_its_name_while_windows_are_open(
     tmp_path: Path, aggregate: str
@@ -125,7 +162,7 @@ def widen(log: Path, column: str, before: str, after: str) -> None:
     schema = json.loads(metadata["schemaString"])
     [field] = (field for field in schema["fields"] if field["name"] == column)
     field |= {"type": after, "metadata": {"delta.typeChanges": [{"fromType": before, "toType": after}]}}
-    features = ["typeWidening"]
+    features = ["typeWidening", *(["timestampNtz"] if after == "timestamp_ntz" else [])]
     entries = [
         {
             "protocol": {

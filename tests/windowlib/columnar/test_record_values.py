@@ -1,6 +1,7 @@
-"""The keys of batches: equal keys are one object, also in later batches, and all NaN are one key."""
+"""Equal keys of batches are one object, also in later batches, and stored values have the type of their column."""
 
 import math
+from decimal import Decimal
 from random import Random
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from tests.support.fuzzing import seeds
 from windowlib.columnar.arrow import plain_values
-from windowlib.columnar.record_values import KeyReader
+from windowlib.columnar.record_values import KeyReader, ValueLayout, value_reader
 
 
 def batch(*columns: list[Any]) -> pa.RecordBatch:
@@ -49,3 +50,37 @@ def test_numbers_are_converted_as_arrow_does(values: list[Any]) -> None:
     for kind in (pa.float64(),) if any(isinstance(value, float) for value in values) else (pa.int64(),):
         array = pa.array(values, kind)
         assert list(map(repr, plain_values(array))) == list(map(repr, array.to_pylist()))
+
+
+@pytest.mark.parametrize(
+    ("kind", "stored", "value"),
+    [
+        ("double", 2, 2.0),
+        ("double", 2.5, 2.5),
+        ("decimal(12,2)", 2, Decimal("2.00")),
+        ("decimal(38,4)", Decimal("-99999999.99"), Decimal("-99999999.9900")),
+        ("timestamp_ntz", -1, -86_400_000_000),
+        ("timestamp_ntz", 1_578_009_600_000_000, 1_578_009_600_000_000),
+        ("string", None, None),
+    ],
+)
+def test_a_stored_value_becomes_one_of_the_widened_column(kind: str, stored: object, value: object) -> None:
+    """A timestamp was a date before. Values of other columns stay as they are."""
+    were_dates = {"v"} if kind == "timestamp_ntz" else set()
+    mapping = value_reader(ValueLayout(kind="mapping", columns=("v",)), {"v": kind}, were_dates=were_dates)
+    listed = value_reader(ValueLayout(kind="tuple", columns=(None, "v")), {"v": kind}, were_dates=were_dates)
+    assert repr(mapping({"v": stored})) == repr({"v": value})
+    assert repr(listed((None, stored))) == repr((None, value))
+
+
+@pytest.mark.parametrize(
+    ("kind", "stored"),
+    [("double", True), ("bigint", 2.0), ("string", b"a"), ("date", "x"), (None, 1), ("decimal(9,1)", Decimal("0.25"))],
+)
+def test_a_stored_value_of_another_type_is_refused(kind: str | None, stored: object) -> None:
+    read = value_reader(ValueLayout(kind="tuple", columns=(kind and "v",)), {"v": kind or "int"})
+    with pytest.raises(ValueError, match=r"^$"):
+        read((stored,))
+    with pytest.raises(ValueError, match=r"^$"):
+        read((None, None))
+    assert read((None,)) == (None,)
