@@ -140,7 +140,8 @@ def slices_to_follow(work: RequestContext) -> tuple[tuple[Slice, ...], tuple[str
             f"its rows of then: publish there first, or roll back the publication of pipeline {pipeline.name}"
         )
         warnings = (*warnings, rolled_back)
-    if outside := [change for change in changed_slices(work, own) if change.slice in readable - {*followed}]:
+    beyond = readable.difference(followed)
+    if outside := [change for change in changed_slices(work, own) if change.slice in beyond]:
         warnings = (*warnings, _of_changes_outside(work, outside))
     if not left_out:
         return tuple(followed), warnings

@@ -10,7 +10,7 @@ Files that no commit of a table names. Two rules decide, and age is a third one 
 
 Rows (`retention` of the pipeline file, jobs.publishing.retention). The ledger records what is going to be removed, then
 commits of each table delete the rows. Their files stay for readers of the table's version before that commit, and
-commits of each table delete the rows. Their files stay for readers of the table's version before them, and
+are removed when the commit is older than the given age. If a clean-up is killed, the next one finds the rows that the
 ledger records as removed, and deletes them.
 
 The order of the steps makes this safe against processes that work at the same time: list the files and rows, read the
