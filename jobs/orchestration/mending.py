@@ -24,10 +24,11 @@ from jobs.pipeline.slices import slices_between
 from jobs.planning.chains import RunsByState, fresh_beginning
 from jobs.planning.published_spec import going_on, why_uncomputable
 from jobs.planning.request_context import RequestContext, context_of, from_the_beginning
-from jobs.planning.stored_spec import stored_pipeline
+from jobs.planning.stored_spec import at_read_log, stored_pipeline
 from jobs.publishing.cleaning import delete_removed
 from jobs.reading.quality_ids import quality_digest
 from jobs.reading.stored_rows import Finding, digest_of, run_attempt
+from jobs.reading.stored_tables import spec_of
 from jobs.reading.verify import Span, verify
 from jobs.replay.orders import Replayer, ReplayOrder
 from jobs.runs import EMPTY_STATE, SHOWN_DIGITS, CheckpointRef, RunResult, Slice, WarmUp
@@ -264,6 +265,7 @@ def mend_order(work: RequestContext, view: LedgerView, run: StagedRun, *, master
         LogError, SpecError: the log cannot be read.
     """
     result = run.result
+    work = replace(work, pipeline=at_read_log(work.pipeline, work.lake, run, stored=spec_of(view, run)))
     _check_code(work, view, run)
     own, request = context_of(work, run.request_id)
     if request.spec_fingerprint != result.spec_fingerprint:

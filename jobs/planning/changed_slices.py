@@ -6,6 +6,7 @@ only if one of these commits touches a published slice. `jobs.planning.restating
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import groupby, takewhile
 from operator import itemgetter
@@ -35,6 +36,7 @@ from jobs.planning.request_context import RequestContext, not_in_upstream
 from jobs.reading.log_places import log_place
 from jobs.reading.stored_tables import spec_of
 from jobs.runs import LogCoordinates, Slice, told_records
+from windowlib.errors import LogError
 
 WRITE_AFTER: Final = 20
 """A look that found nothing new is written into the ledger after so many commits."""
@@ -267,7 +269,8 @@ def _as_read(work: RequestContext, view: LedgerView, runs: Sequence[StagedRun]) 
     for reading, group in groupby(zip(logs, runs, strict=True), key=itemgetter(0)):
         if reading != log:
             own_work = replace(work, pipeline=work.pipeline.model_copy(update={"log": reading}))
-            seen |= _seen(_read_now(own_work, view, [run.result.slice for _, run in group]))
+            with suppress(LogError):  # a log that cannot be cut so any more, such as another table: it has changed
+                seen |= _seen(_read_now(own_work, view, [run.result.slice for _, run in group]))
     return seen
 
 

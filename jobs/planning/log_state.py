@@ -22,6 +22,7 @@ from jobs.reading.stored_tables import log_columns, spec_of
 from jobs.runs import LogCoordinates, Slice
 from jobs.storage import file_system
 from windowlib.errors import SpecError
+from windowlib.records.column_types import spell_type
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,8 +135,9 @@ def _refuse_other_partitions(
     """Refuse an edited type of a partition column: no file shows it, and records have another order and other ids."""
     named = {*published, *(pipeline.log.partitions or {})}
     stored = log_columns(lake, pipeline.name) if named - {*published} else {}
+    formers = {name: spell_type(node) for name, node in stored.items()} | {**published}
     for name in sorted(named & pinned.columns.keys()):
-        former, now = published.get(name) or stored.get(name), pinned.columns[name]
+        former, now = formers.get(name), pinned.columns[name]
         if former is not None and former != now:
             raise SpecError(
                 f"{pipeline.source}: log.partitions: column {name!r} is {now} now, and the published slices have it as "

@@ -3,11 +3,14 @@
 from typing import Any
 
 from jobs.engine.fingerprints import spec_fingerprint
-from jobs.ledger.view import Request
+from jobs.lake.lake import Lake
+from jobs.ledger.view import Request, StagedRun
 from jobs.pipeline.files import pipeline_from_json
 from jobs.pipeline.models.log import LogGrammar
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.publish import PublishGrammar, SettledGrammar
+from jobs.reading.log_places import log_place
+from windowlib.errors import LogError, SpecError
 
 
 def stored_pipeline(pipeline: Pipeline, request: Request) -> Pipeline:
@@ -26,6 +29,18 @@ def stored_pipeline(pipeline: Pipeline, request: Request) -> Pipeline:
     return stored.model_copy(update={"log": log, "publish": publish})
 
 
+def at_read_log(pipeline: Pipeline, lake: Lake, run: StagedRun, *, stored: Pipeline) -> Pipeline:
+    """Return a pipeline with the place of the log of a run's `stored` spec, if only there is a table that it has read.
+
+    So the slices of a former spec can be made again after the adoption of a spec that reads another table.
+    """
+    former = {key: getattr(stored.log, key) for key in _place(stored.log, pipeline.log)}
+    moved = pipeline.model_copy(update={"log": pipeline.log.model_copy(update=former)})
+    if moved.log == pipeline.log or _has_read(pipeline, lake, run) or not _has_read(moved, lake, run):
+        return pipeline
+    return moved
+
+
 def settled_rule(pipeline: Pipeline, request: Request) -> SettledGrammar | None:
     """Return the rule for settled windows that counts for a request; None if there is none."""
     is_same = request.spec_fingerprint == spec_fingerprint(pipeline)
@@ -37,6 +52,15 @@ def _place(stored: LogGrammar, now: LogGrammar) -> dict[str, Any]:
     """Return the keys that tell where the log is; none if the stored spec is for another kind of log."""
     is_same_kind = (stored.format, stored.pipeline, now.pipeline) == (now.format, None, None)
     return {key: getattr(now, key) for key in ("table", "partitions", "history")} if is_same_kind else {}
+
+
+def _has_read(pipeline: Pipeline, lake: Lake, run: StagedRun) -> bool:
+    """Return whether a run has read the table that is at the place of the log now."""
+    try:
+        table_id = log_place(lake, pipeline).open().table_id
+    except (LogError, SpecError):
+        return False
+    return any(seen.log.table_id == table_id for seen in run.sightings if seen.is_equal)
 
 
 def _publish(stored: Pipeline, now: Pipeline) -> PublishGrammar | None:

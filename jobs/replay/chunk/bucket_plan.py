@@ -1,6 +1,7 @@
 """The plan of a chunk: the tables it writes, the engine it runs, and the buckets that its tasks work on."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -9,11 +10,12 @@ from jobs.engine.user_functions import Functions
 from jobs.engine.window_spec import engine, pipeline_functions
 from jobs.expressions.derived_columns import Derivation
 from jobs.lake.event_log import PinnedLog
-from jobs.pipeline.log_schema import derivation
+from jobs.pipeline.log_schema import derivation, input_columns
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.replay.chunk.record_columns import record_names, record_type
 from windowlib.columnar.plan import BucketPlan, CheckpointRules
 from windowlib.columnar.watermark_steps import SliceRange
+from windowlib.errors import SpecError
 from windowlib.kernels.coverage import why_not
 from windowlib.records import tables
 from windowlib.records.column_types import Node, spell_type
@@ -97,8 +99,19 @@ def chunk_tables(pipeline: Pipeline, pinned: PinnedLog, *, stored_records: Itera
         stored=stored,
         record_names=names,
         derivation=derived,
-        were_dates=frozenset(name for name in inputs if pinned.widened.get(name) == "date"),
+        were_dates=_were_dates(pipeline, pinned, inputs),
     )
+
+
+def _were_dates(pipeline: Pipeline, pinned: PinnedLog, inputs: Mapping[str, str]) -> frozenset[str]:
+    """Return the inputs that were dates before columns of the log were widened, also those that are derived."""
+    if "date" not in pinned.widened.values():
+        return frozenset()
+    columns = {name: spell_type(node) for name, node in pinned.nodes.items()}
+    before = dict(pinned.widened)
+    with suppress(SpecError):  # an expression that does not fit the former types is newer than the records
+        before |= input_columns(pipeline, columns | before)
+    return frozenset(name for name, kind in inputs.items() if kind != "date" and before.get(name) == "date")
 
 
 def plan_buckets(

@@ -11,6 +11,8 @@ from jobs.ledger.view import StagedRun
 from jobs.pipeline.look_back import look_back
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning.log_pin import pin_input
+from jobs.planning.stored_spec import at_read_log
+from jobs.reading.stored_tables import spec_of
 from jobs.replay.chunk.bucket_plan import plan_buckets
 from jobs.replay.chunk.log_bytes import check_log_bytes
 from jobs.replay.chunk.time_steps import combined, time_before
@@ -92,7 +94,7 @@ class SliceReplay:
 
     def _tell(self, run: StagedRun, add: Callable[[WindowRecord], None]) -> bool:
         chain, slice_ = self.chain, run.result.slice
-        pipeline = chain.spec(run)
+        pipeline = at_read_log(chain.spec(run), self.lake, run, stored=spec_of(chain.view, run))
         if (why := chain.why_other_spec(run)) is not None:
             self.differences.append(why)
         try:

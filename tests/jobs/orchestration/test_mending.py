@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from jobs.ledger.removals import Why, removed_event
 from jobs.ledger.view import RequestKind, StagedRun
@@ -29,6 +29,7 @@ from tests.support.day_chains import SESSION, Place, Put, replayed, run as day_c
 from tests.support.flipped_bits import bits_in_pages, flip
 from tests.support.fuzzing import seeds
 from tests.support.repair_model import DAY_MS, Spec, day_text
+from tests.support.replays import pipeline_of
 from tests.support.small_lake import WHO, SmallLake, replay
 from tests.support.waiving import waive_newest
 from windowlib.errors import RequestError
@@ -379,3 +380,22 @@ def test_a_part_of_a_state_by_an_attempt_that_does_not_count_is_verified_and_men
     assert verify(lake.work().lake, "late", lake.view()).findings == ()
     lake.append(rng)
     assert lake.run(5, 5).is_published
+
+
+@pytest.mark.parametrize("column", ["day", "arrived"])
+def test_slices_of_a_former_spec_over_another_table_are_made_again_from_that_table(tmp_path: Path, column: str) -> None:
+    """Defect: they were compared with the table of the file, which none of their runs has read."""
+    place = Place(tmp_path)
+    for day in range(3):
+        place.put(Put(day, 24 * day + 1), Put(day, 24 * day + 5))
+    day_chain_run(place.work(), 0, 2)
+    copied = DeltaTable(tmp_path / "log").to_pyarrow_table().rename_columns(["k", "at", "v", "seq", column])
+    write_deltalake(tmp_path / "other", copied, partition_by=[column])
+    text = place.text(slices=f"{{by: {column}}}", lateness="1h").replace("table: log", "table: other")
+    work = replace(place.work(), pipeline=pipeline_of(text))
+    day_chain_run(work, 2, 3, warms_up=True)
+    view, day = work.ledger.view(), "1970-01-05"
+    next(path for path in (tmp_path / "late" / tables.WINDOW_OUTPUTS).rglob("*.parquet") if day in str(path)).unlink()
+    done = mend(work, view.slices[day], replayed, who=WHO)
+    assert list(done.attempts) == [view.published[day]]
+    assert done.left == ()

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 from jobs.cli.main import hindcast
 from jobs.cli.options import run_cli
@@ -377,3 +377,21 @@ def test_slices_of_a_former_spec_are_compared_as_their_runs_have_read_them(tmp_p
     assert changed() == []
     place.put(Put(0, 2))
     assert changed() == ["1970-01-05", "1970-01-07"], "the third day looks for records of the first one, not the second"
+
+
+def test_slices_of_a_former_spec_whose_slice_column_the_log_no_longer_has_are_compared(tmp_path: Path) -> None:
+    """Defect: after the adoption of a table with other columns, `status` was refused, because of those of before."""
+    place = Place(tmp_path)
+    for day in range(4):
+        place.put(Put(day, 24 * day + 1))
+    run(place.work(), 0, 2)
+    renamed = DeltaTable(tmp_path / "log").to_pyarrow_table().rename_columns(["k", "at", "v", "seq", "arrived"])
+    write_deltalake(tmp_path / "other", renamed, partition_by=["arrived"])
+    text = place.text(slices="{by: arrived}").replace("table: log", "table: other")
+    work = replace(place.work(), pipeline=sales(text))
+    run(work, 2, 4, warms_up=True)
+    changed = changed_slices(work, work.ledger.view())
+    assert [(change.slice.slice_id, change.is_of_other_table) for change in changed] == [
+        ("1970-01-05", True),
+        ("1970-01-06", True),
+    ]

@@ -2,6 +2,7 @@
 
 import os
 import random
+import shutil
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +12,7 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 
 from jobs.lake.lake import Lake
 from jobs.lake.log_match import Match
@@ -323,3 +325,16 @@ def test_another_type_of_a_partition_column_is_refused_once_slices_are_published
     assert unnamed.run(0, 1).is_published
     with pytest.raises(SpecError, match="is date now, and the published slices have it as string"):
         Shop(unnamed.root, FORM).run(0, 1)
+
+
+def test_partitions_of_integers_of_a_table_that_parquet_files_replace_have_their_type(tmp_path: Path) -> None:
+    """Defect: a Delta table that was exported was refused, because `int` was compared with its name `integer`."""
+    table = LogShop(tmp_path)
+    rows = [row | {"v": 1} for day in range(3) for row in records(random.Random(day), 10 * day, 6, day)]
+    write_deltalake(table.log, pa.Table.from_pylist(rows, SCHEMA), partition_by=["day", "v"])
+    assert table.run(0, 2).is_published
+    shutil.rmtree(table.log)
+    pq.write_to_dataset(pa.Table.from_pylist(rows, SCHEMA), table.log, partition_cols=["day", "v"])
+    assert Shop(tmp_path, "format: parquet\npartitions: {day: date, v: int}").run(2, 3).is_published
+    with pytest.raises(SpecError, match="column 'v' is bigint now, and the published slices have it as int"):
+        Shop(tmp_path, "format: parquet\npartitions: {day: date, v: bigint}").run(2, 3)

@@ -89,7 +89,8 @@ def test_records_of_open_windows_have_null_in_a_column_that_the_log_has_got_sinc
 def test_records_of_open_windows_have_the_values_of_a_widened_column(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, windows: str, kind: pa.DataType, before: str, after: str
 ) -> None:
-    """The rows are those of one run over all days. Defect: days were read as microseconds, and numbers as damage."""
+    """The rows are those of one run over all days. Defects: days, also derived, were microseconds, numbers damage."""
+    log = LOG.replace("  order: [seq]\n", "  order: [seq]\n  columns: {derived: v}\n")
     monkeypatch.setattr(Pinned, "threads", lambda _self, *, cores: min(cores, 1))  # users' functions run here, too
     schema = SCHEMA.set(SCHEMA.get_field_index("v"), pa.field("v", kind))
     rows = [
@@ -103,9 +104,9 @@ def test_records_of_open_windows_have_the_values_of_a_widened_column(
         (root / "shown.py").write_text(FUNCTION)
         write_deltalake(str(root / "log"), pa.Table.from_pylist(rows, schema), partition_by=["day"])
         if name == "slice by slice":
-            run(context(root, LOG + windows), 0, 3)
+            run(context(root, log + windows), 0, 3)
         widen(root / "log", "v", before, after)
-        assert run(context(root, LOG + windows), 3 if name == "slice by slice" else 0, 7).is_published
+        assert run(context(root, log + windows), 3 if name == "slice by slice" else 0, 7).is_published
         found = published_table(str(root), "late").select(["window_start", "document"]).to_pylist()
         opened = datetime.fromtimestamp((FIRST_MS + 2 * DAY_MS) / 1_000, tz=UTC)  # those before were complete
         shown.append(sorted(row["document"] for row in found if row["window_start"] >= opened))
