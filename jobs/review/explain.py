@@ -26,6 +26,7 @@ from jobs.reading.stored_tables import spec_of
 from jobs.review.explain_rows import Fate, duplicate, invalid, late, some, unassigned
 from jobs.review.explain_windows import RecordWindows, record_time, windows_of
 from jobs.review.log_search import LogRecord, has_read, records_of, removed_records
+from jobs.review.record_ids import ids_by
 from windowlib.columnar.undecodable import readable
 from windowlib.errors import LogError, RequestError
 from windowlib.records.tables import DUPLICATE_RECORDS, INVALID_RECORDS, LATE_RECORDS, ROW_ID, UNASSIGNED_RECORDS
@@ -169,7 +170,9 @@ def _from_side_tables(
         named = _side_rows(stored, table, [*runs.values()], wanted=wanted)
         if pipeline.log.record_id and others:  # their rows have ids of another column
             of_record = ("record", [record_id])
-            again = _side_rows(stored, table, others, wanted=of_record, field_name=pipeline.log.record_id)
+            again = _side_rows(
+                stored, table, others, wanted=of_record, ids=ids_by(lake, pipeline, pipeline.log.record_id)
+            )
             named += [row for row in again if row[ROW_ID] not in {own[ROW_ID] for own in named}]
         for row in named:
             if column == "record_hash" and rows and row[column] != rows[0][column]:  # the text is a hash in both forms
@@ -220,12 +223,12 @@ def _is_published(view: LedgerView, row: Mapping[str, Any]) -> bool:
 
 def _side_rows(
     stored: StoredRuns, table: str, runs: Sequence[StagedRun], *, wanted: tuple[str, Sequence[str | int]],
-    field_name: str = "",
+    ids: Callable[[Any], Any] | None = None,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Return the whole rows of some runs in a side table whose value in a column is wanted, in the order of the values.
 
-    Of the other rows of a large table, the values of this column and the ids are read. With `field_name`, the column
-    is a struct, and the text of this field of it is wanted.
+    Of the other rows of a large table, the values of this column and the ids are read. `ids` tells the values to which
+    the wanted ones are compared, of those of the column; None: these themselves.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -233,10 +236,7 @@ def _side_rows(
     column, values = wanted
     narrow = []
     for batch in stored.batches(table, runs, (column, *IDS)):
-        own = batch[column]
-        if field_name:
-            has_field = pa.types.is_struct(own.type) and own.type.get_field_index(field_name) >= 0
-            own = pc.struct_field(own, field_name).cast(pa.string()) if has_field else pa.nulls(len(own), pa.string())
+        own = batch[column] if ids is None else ids(batch[column])
         narrow += rows_of(batch.filter(pc.is_in(own, value_set=pa.array(values, own.type))))
     attempts = {(row["slice_id"], row["attempt_id"]) for row in narrow}
     with attempts_dataset(stored.lake.table(stored.pipeline, table), attempts) as dataset:
@@ -244,7 +244,7 @@ def _side_rows(
             return []
         rows = dataset.to_table(filter=pc.field(ROW_ID).isin([row[ROW_ID] for row in narrow]))
     whole = rows_of(readable(rows))
-    return whole if field_name else sorted(whole, key=lambda row: values.index(row[column]))
+    return whole if ids is not None else sorted(whole, key=lambda row: values.index(row[column]))
 
 
 def _hashes(text: str) -> Iterator[int]:
