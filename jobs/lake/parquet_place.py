@@ -5,6 +5,7 @@ its files are not those that its run has read. The order of the records is that 
 so the digest of a file is stored for its path and its time of modification.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -124,7 +125,8 @@ class ParquetPlace:
         self._refuse_unknown_partitions(listing)
         # No file tells one log from another, so the place does. A relative path is the same place as the absolute one.
         is_whole = is_remote(self.uri) or Path(self.uri).is_absolute()
-        place = (self.uri if is_whole else str(Path(self.uri).absolute())).encode("utf-8", errors="surrogatepass")
+        whole = self.uri if is_whole else os.path.abspath(self.uri)  # noqa: PTH100 - links stay, and `..` does not
+        place = whole.encode("utf-8", errors="surrogatepass")
         return ParquetVersion(
             version=listing.version,
             table_id=f"{LISTED}{blake2b(place, digest_size=8).hexdigest()}",

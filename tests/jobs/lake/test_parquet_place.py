@@ -53,7 +53,7 @@ def test_a_relative_path_is_the_log_of_the_absolute_one(tmp_path: Path, monkeypa
     """Defect: `--lake lake` took the log for another table than `--lake /data/lake`, with all slices changed."""
     _write(tmp_path, "lake/raw/dt=1970-01-01/a.parquet")
     absolute = ParquetPlace(uri=str(tmp_path / "lake/raw")).open()
-    for directory, uri in ((tmp_path, "lake/raw"), (tmp_path / "lake", "./raw")):
+    for directory, uri in ((tmp_path, "lake/raw"), (tmp_path / "lake", "./raw"), (tmp_path / "lake", "../lake/raw")):
         monkeypatch.chdir(directory)
         assert ParquetPlace(uri=uri).open().table_id == absolute.table_id
 
