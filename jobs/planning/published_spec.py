@@ -152,16 +152,14 @@ def on_published_spec(work: RequestContext, view: LedgerView | None = None) -> t
     changes = in_one_sentence(spec_changes(stored, work.pipeline, spec=head.result.spec_fingerprint))
     rules = {key: getattr(work.pipeline, key) for key in ("restate", "repair", "alerts", "schedule")}
     own = {"slice": _slices(stored, work.pipeline), "ready": work.pipeline.log.ready}
-    rules["log"] = stored.log.model_copy(update=own)
+    log = stored.log.model_copy(update=own)
     checks = "" if stored.quality == work.pipeline.quality else ", and has the checks of its `quality` from then on"
     warning = (
         f"{work.pipeline.source} is spec {spec[:12]}, but the published chain is spec "
         f"{head.result.spec_fingerprint[:12]} ({changes}). The chain goes on with the file after "
         f"{adoption(work.pipeline)}{checks}"
     )
-    return replace(work, pipeline=stored.model_copy(update={"log": stored.log.model_copy(update=own), **rules})), (
-        warning,
-    )
+    return replace(work, pipeline=stored.model_copy(update={"log": log, **rules})), (warning,)
 
 
 def chain_ends(view: LedgerView, *, without: Collection[str] = ()) -> dict[str, Slice]:
