@@ -394,8 +394,10 @@ def test_slices_of_a_former_spec_over_another_table_are_made_again_from_that_tab
     text = place.text(slices=f"{{by: {column}}}", lateness="1h").replace("table: log", "table: other")
     work = replace(place.work(), pipeline=pipeline_of(text))
     day_chain_run(work, 2, 3, warms_up=True)
-    view, day = work.ledger.view(), "1970-01-05"
-    next(path for path in (tmp_path / "late" / tables.WINDOW_OUTPUTS).rglob("*.parquet") if day in str(path)).unlink()
-    done = mend(work, view.slices[day], replayed, who=WHO)
-    assert list(done.attempts) == [view.published[day]]
+    view, damaged = work.ledger.view(), "1970-01-05"
+    next(
+        path for path in (tmp_path / "late" / tables.WINDOW_OUTPUTS).rglob("*.parquet") if damaged in str(path)
+    ).unlink()
+    done = mend(work, view.slices[damaged], replayed, who=WHO)
+    assert list(done.attempts) == [view.published[damaged]]
     assert done.left == ()
