@@ -69,9 +69,9 @@ def gate(work: RequestContext, *, opened: Opened, slices: Sequence[str] | None =
     settled = settled_elsewhere(view, request)
     if settled is not None:
         return Gate(settled=settled)
-    is_shared = slices is not None and request.kind is RequestKind.AIRFLOW_BACKFILL
-    judged = judged_runs(view, request).items()
-    runs = tuple(view.run(run_id) for slice_id, run_id in judged if not is_shared or slice_id in (slices or ()))
+    own = slices if request.kind is RequestKind.AIRFLOW_BACKFILL else None
+    judged = judged_runs(view, request)
+    runs = tuple(view.run(run_id) for slice_id, run_id in judged.items() if own is None or slice_id in own)
     stopping = sorted((run for run in runs if not run.is_publishable), key=lambda run: run.result.slice.start_ms)
     unstaged = [slice_id for slice_id in slices or () if slice_id not in request.runs.keys() | view.published.keys()]
     other, edited = of_other_suite(work, view, request)

@@ -56,13 +56,12 @@ class _OpenedOnce:
         return self.place.uri
 
     def open(self, version: int | None = None) -> LogVersion:
+        if version is not None:
+            return self.place.open(version)
         key = repr(self.place)
-        log = self.logs.get(key) if version is None else None
-        if log is None:
-            log = self.place.open(version)
-        if version is None:
-            self.logs[key] = log
-        return log
+        if key not in self.logs:
+            self.logs[key] = self.place.open()
+        return self.logs[key]
 
     def is_newest(self, version: int) -> bool:
         return self.place.is_newest(version)

@@ -166,14 +166,14 @@ def _from_side_tables(
     rows: list[dict[str, Any]] = []
     told: list[Explanation] = []
     others = [run for run in runs.values() if spec_of(view, run).log.record_id != pipeline.log.record_id]
+    named_id = pipeline.log.record_id
+    ids = ids_by(lake, pipeline, named_id) if named_id and others else None  # their rows have ids of another column
     for table, explain_row in side_tables:
         named = _side_rows(stored, table, [*runs.values()], wanted=wanted)
-        if pipeline.log.record_id and others:  # their rows have ids of another column
-            of_record = ("record", [record_id])
-            again = _side_rows(
-                stored, table, others, wanted=of_record, ids=ids_by(lake, pipeline, pipeline.log.record_id)
-            )
-            named += [row for row in again if row[ROW_ID] not in {own[ROW_ID] for own in named}]
+        if ids is not None:
+            again = _side_rows(stored, table, others, wanted=("record", [record_id]), ids=ids)
+            known = {row[ROW_ID] for row in named}
+            named += [row for row in again if row[ROW_ID] not in known]
         for row in named:
             if column == "record_hash" and rows and row[column] != rows[0][column]:  # the text is a hash in both forms
                 continue

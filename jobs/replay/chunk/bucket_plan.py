@@ -68,8 +68,9 @@ def chunk_tables(pipeline: Pipeline, pinned: PinnedLog, *, stored_records: Itera
     Raises:
         SpecError: parts of the pipeline contradict each other or the columns of the log.
     """
-    derived = derivation(pipeline, {name: spell_type(node) for name, node in pinned.nodes.items()})
-    columns = {name: spell_type(node) for name, node in {**pinned.nodes, **derived.nodes}.items()}
+    in_log = {name: spell_type(node) for name, node in pinned.nodes.items()}
+    derived = derivation(pipeline, in_log)
+    columns = in_log | {name: spell_type(node) for name, node in derived.nodes.items()}
     functions = pipeline_functions(pipeline)
     run = engine(pipeline, columns, functions)
     keys = {name: columns[name] for name in pipeline.log.key_columns}
@@ -99,18 +100,19 @@ def chunk_tables(pipeline: Pipeline, pinned: PinnedLog, *, stored_records: Itera
         stored=stored,
         record_names=names,
         derivation=derived,
-        were_dates=_were_dates(pipeline, pinned, inputs),
+        were_dates=_were_dates(pipeline, in_log, pinned.widened, inputs=inputs),
     )
 
 
-def _were_dates(pipeline: Pipeline, pinned: PinnedLog, inputs: Mapping[str, str]) -> frozenset[str]:
+def _were_dates(
+    pipeline: Pipeline, columns: Mapping[str, str], widened: Mapping[str, str], *, inputs: Mapping[str, str]
+) -> frozenset[str]:
     """Return the inputs that were dates before columns of the log were widened, also those that are derived."""
-    if "date" not in pinned.widened.values():
+    if "date" not in widened.values():
         return frozenset()
-    columns = {name: spell_type(node) for name, node in pinned.nodes.items()}
-    before = dict(pinned.widened)
+    before = dict(widened)
     with suppress(SpecError):  # an expression that does not fit the former types is newer than the records
-        before |= input_columns(pipeline, columns | before)
+        before |= input_columns(pipeline, {**columns, **widened})
     return frozenset(name for name, kind in inputs.items() if kind != "date" and before.get(name) == "date")
 
 

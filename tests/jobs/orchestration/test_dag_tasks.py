@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from jobs.lake.lake import Lake
+from jobs.ledger.publications import Hold
 from jobs.orchestration import dag_orders, dag_tasks, replay_job
 from jobs.orchestration.backfill_form import FormError
 from jobs.orchestration.dag_orders import Order
@@ -336,14 +337,20 @@ def test_many_changed_slices_are_one_event(dag: Dag, monkeypatch: pytest.MonkeyP
     assert done.partitions == ["2024-01-01..2024-01-03"]
 
 
-def test_a_backfill_that_was_asked_for_before_a_rollback_and_waited_replays_nothing(dag: Dag) -> None:
-    """It waited for another request, for another backfill, or because its DAG was paused."""
+def rolled_back(dag: Dag) -> Hold:
+    """Publish two slices, roll that back, and return the hold."""
     dag.replay(order := dag.backfill("2024-01-01", "2024-01-03"))
     assert dag_tasks.publish(order).is_published
     work = open_request_context(sales(), dag.lake, now_ms=now_ms)
     rollback(work, work.ledger.view().publications[-1].seq, reason="wrong rates", who="bob")
     hold = work.ledger.view().hold
     assert hold is not None
+    return hold
+
+
+def test_a_backfill_that_was_asked_for_before_a_rollback_and_waited_replays_nothing(dag: Dag) -> None:
+    """It waited for another request, for another backfill, or because its DAG was paused."""
+    hold = rolled_back(dag)
     params = BACKFILL | {"from": "2024-01-01", "to": "2024-01-05"}
     for clears in (0, 1):
         with pytest.raises(RequestError, match=r"bob rolled back .*wrong rates.* started before that"):
@@ -358,12 +365,7 @@ def test_a_backfill_that_was_asked_for_before_a_rollback_and_waited_replays_noth
 @pytest.mark.parametrize("skew_ms", [-3_600_000, 3_600_000])
 def test_the_ledger_tells_whether_a_backfill_was_asked_for_before_a_rollback(dag: Dag, skew_ms: int) -> None:
     """Defect: the times of two machines told it, whose clocks may differ."""
-    dag.replay(order := dag.backfill("2024-01-01", "2024-01-03"))
-    assert dag_tasks.publish(order).is_published
-    work = open_request_context(sales(), dag.lake, now_ms=now_ms)
-    rollback(work, work.ledger.view().publications[-1].seq, reason="wrong rates", who="bob")
-    hold = work.ledger.view().hold
-    assert hold is not None
+    hold = rolled_back(dag)
     asked_ms = hold.at_ms + skew_ms
     params = BACKFILL | {"from": "2024-01-01", "to": "2024-01-05"}
     with pytest.raises(RequestError, match="started before that"):
