@@ -53,6 +53,7 @@ def test_output_that_cannot_be_written_is_a_failure() -> None:
     assert run("end_process(2)", to="/dev/full") == (2, "")
 
 
+@pytest.mark.slow
 def test_output_that_the_locale_cannot_write_is_escaped() -> None:
     """Defect: `hindcast --help` was "a bug in Hindcast" with the encoding latin-1, and `publish` failed afterwards."""
     done = subprocess.run(

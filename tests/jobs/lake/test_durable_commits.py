@@ -45,6 +45,7 @@ def write(uri: Path) -> int:
     return Ledger(str(uri), now_ms=lambda: 1).write(lambda _view: [event]).version
 
 
+@pytest.mark.slow
 def test_each_commit_of_a_ledger_is_awaited_also_where_delta_removes_old_commits(
     tmp_path: Path, awaited: list[Path]
 ) -> None:
