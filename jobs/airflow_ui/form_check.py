@@ -49,7 +49,6 @@ class BackfillFormCheck:
         self.app = app
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        """Check the request if it starts a backfill."""
         match = _PATH.search(scope["path"]) if scope["type"] == "http" and scope["method"] == "POST" else None
         if match is None:
             await self.app(scope, receive, send)

@@ -150,7 +150,6 @@ class _Search:
         return order.columns is not None and ties(self.sample(slices, order.columns), order.columns) > 0
 
     def tried(self, proposal: Proposal) -> Accepted | Refused:
-        """Try a proposed file."""
         instants = self.instants_ms(proposal.slices)
         return try_file(yaml_of(proposal), self.request.path, self.request.lake, instants_ms=instants)
 

@@ -43,7 +43,6 @@ class Sample:
 
     @property
     def records(self) -> int:
-        """The number of records that were read."""
         return int(self.rows.num_rows)
 
 

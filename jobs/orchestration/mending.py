@@ -48,13 +48,9 @@ class Damage:
 class Mended:
     """What became of the damaged runs of a slice.
 
-    Attributes:
-        pipeline: the name of the pipeline.
-        slice_id: the slice.
-        damaged: run id -> what was found.
-        attempts: run id -> the attempt that counts now; empty in a dry run.
-        refused: run id -> why the run cannot be made again, if another one of the slice can.
-        left: what `verify` still finds at the slice afterwards.
+    By run id, `damaged` is what was found, `attempts` are those that count now (empty in a dry run), and `refused`
+    tells why a run cannot be made again, if another one of the slice can. `left` is what `verify` still finds at the
+    slice afterwards.
     """
 
     pipeline: str

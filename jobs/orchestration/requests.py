@@ -66,11 +66,8 @@ class Progress:
 class Staging:
     """Options of staging.
 
-    Attributes:
-        chunk: the largest number of slices that are ordered together; None: no limit.
-        chunk_records: the largest number of their records. A slice with more is ordered alone.
-        stop_on_fail: whether a failed check ends the staging.
-        on_progress: is called before and after each chunk.
+    At most `chunk` slices are ordered together (None: no limit), with at most `chunk_records`; a slice with more is
+    ordered alone. `stop_on_fail`: a failed check ends the staging. `on_progress` is called before and after each chunk.
     """
 
     chunk: int | None = None

@@ -63,11 +63,10 @@ _TIMED: Final = ("tumbling", "sliding", "session", "dynamic_session")
 class UpstreamSlice:
     """What one slice of the log is made of.
 
-    Attributes:
-        run: the published run of the slice.
-        parts: the published runs whose rows are read: this run, and earlier ones that may have panes of its windows.
-        groups: the parts by their key columns. Panes of one window are in parts with the same key columns.
-        ends_ms: the slice has the windows that end after the first and up to the second instant; None: all rows.
+    `run` is the published run of the slice. `parts` are the published runs whose rows are read: this run, and earlier
+    ones that may have panes of its windows. `groups` are the parts by their key columns: panes of one window are in
+    parts with the same ones. The slice has the windows that end after the first and up to the second of `ends_ms`;
+    None: all rows.
     """
 
     run: StagedRun

@@ -85,7 +85,6 @@ class BatchColumns:
         return map(_new_record, repeat(Record), zip(*columns, strict=True))
 
     def at(self, places: Sequence[int]) -> Iterator[Record]:
-        """Return the records at some places as `each`."""
         some = self._batch.take(pa.array(places, pa.int64()))
         return BatchColumns(some, self._layout, self._reader, slice_start_ms=self._slice_start_ms).each()
 

@@ -255,7 +255,6 @@ class WindowSpec:
         )
 
     def build(self, groups: KeyGroupRange | None = None) -> WindowOperator:
-        """Return a fresh operator that owns `groups`; by default it owns all key groups."""
         windowing = Windowing(
             assigner=self.assigner,
             trigger=self.effective_trigger(),

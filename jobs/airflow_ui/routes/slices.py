@@ -168,7 +168,6 @@ class RowsQuery(BaseModel):
     format: Literal["html", "csv"] = "html"
 
     def ask(self) -> RowsAsk:
-        """Return what the page shows."""
         kept = Filter(column=self.column, comparison=self.how, value=self.value) if self.column and self.value else None
         return RowsAsk(filter=kept, sort=self.sort or None, is_descending=self.order == "desc", page=self.page)
 
@@ -222,7 +221,6 @@ class _Addresses:
         self.run = run or ""
 
     def page(self, number: int) -> str:
-        """Return the address of another page."""
         return self._with(page=str(number))
 
     def sorted_by(self, column: str) -> str:

@@ -92,7 +92,6 @@ class RunRows:
 
     @property
     def uri(self) -> str:
-        """The place of the table."""
         return self.stored.lake.table(self.stored.pipeline, self.table)
 
     def columns(self) -> tuple[str, ...]:

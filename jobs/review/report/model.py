@@ -87,7 +87,6 @@ class SliceLine:
 
     @property
     def slice_id(self) -> str:
-        """The slice's id."""
         return self.slice.slice_id
 
     @cached_property
