@@ -102,11 +102,7 @@ def _named(chosen: Sequence[Rewrite]) -> str:
 
 
 def _confirmed(work: RequestContext, chosen: Sequence[Rewrite], *, may_ask: bool) -> bool:
-    """Return whether a person confirms the acceptance on a terminal.
-
-    Raises:
-        RequestError: there is no terminal.
-    """
+    """Return whether a person confirms the acceptance on a terminal."""
     if not (may_ask and sys.stdin.isatty() and sys.stdout.isatty()):
         chosen_versions = " ".join(f"--version {rewrite.version}" for rewrite in chosen)
         command = f"hindcast accept-rewrite {work.pipeline.name} {chosen_versions} --reason … --yes"

@@ -121,10 +121,7 @@ def check_file(
 
     `compares_pages`: the caller's reader compares page checksums, so that they need no digest. `footer_only`: of a file
     with page checksums, compare only the footer with the checksum file. About `piece_bytes` of a file are in memory at
-    a time.
-
-    Returns:
-        The digest that has to be stored; None if a checksum file covers the file.
+    a time. Returns the digest that has to be stored; None if a checksum file covers the file.
 
     Raises:
         LogError: the file is not as it was written, or its checksum file is damaged.

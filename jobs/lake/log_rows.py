@@ -76,10 +76,7 @@ def values_with(
     """Return different values of `column`, as texts, that have `part` in them, in upper or lower case.
 
     Only this column of the files is read. At most `most` values of one file are returned, `part` itself first. The
-    other arguments are those of `find_records`.
-
-    Returns:
-        The values, each with the values of the partition columns of its file.
+    other arguments are those of `find_records`. Each value comes with the values of the partition columns of its file.
 
     Raises:
         LogError: as for `find_records`.

@@ -141,9 +141,8 @@ def decide(
 def publish_decided(pipeline_file: str, decided: Decided, by: By, *, lake: str | None = None) -> PublicationAttempt:
     """Publish the request of a decision, in the name of the person.
 
-    Returns:
-        The publication. For a rollback, which the ledger has already: its changed slices. It is not published if
-        nothing is to be published, or if slices of other DAG runs of the same Airflow backfill are still held.
+    Of a rollback, which the ledger has already, the publication has the changed slices. Nothing is published if slices
+    of other DAG runs of the same Airflow backfill are still held.
 
     Raises:
         RequestError: the publication was refused.

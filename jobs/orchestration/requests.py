@@ -319,9 +319,6 @@ def _complete(work: RequestContext, request_id: str, first: Plan | None) -> None
     """Record that no slice of the request's range is left to replay. A repair that is refused is closed.
 
     Of a candidate, the ledger stores what readers saw of the range when the `first` plan of this call was made.
-
-    Raises:
-        RequestError: the request is a repair, and the chain could not go on after it.
     """
     refused: RequestError | None = None
 

@@ -173,12 +173,7 @@ def event_time_slices(work: RequestContext, text: str, *, is_fresh: bool = False
 
 
 def _rules(pipeline: Pipeline, log: LogVersion) -> TimeRules:
-    """Return the rules of a pipeline. The statistics tell no watermark if the pipeline leaves out records.
-
-    Raises:
-        RequestError: the windows do not end by event time.
-        SpecError: the pipeline does not fit the log.
-    """
+    """Return the rules of a pipeline. The statistics tell no watermark if the pipeline leaves out records."""
     engine = log_engine(pipeline, log)
     try:
         rules = time_rules(engine)

@@ -106,10 +106,8 @@ def read_published(
     published. With `all_panes`, every pane of every window is returned, also superseded ones. The content of each row
     is compared with its id if there are at most `content_rows`; None: always. `chosen` chooses windows by key columns
     and `window_start` only, because a pane must not be chosen without the panes that replace it. `columns` are in this
-    order; None: all of window_outputs without those of `HIDDEN`.
-
-    Returns:
-        The rows, ordered by window and key. Without a publication, a table without rows and columns.
+    order; None: all of window_outputs without those of `HIDDEN`. The rows are ordered by window and key. Without a
+    publication, the table has no rows and columns.
 
     Raises:
         StoreError: a file cannot be read, or the rows differ from those that were written. `StoredRuns.filtered` tells

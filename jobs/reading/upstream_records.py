@@ -109,9 +109,6 @@ def _bounds(lake: Lake, view: LedgerView, log: LogGrammar, *, runs: Sequence[Sta
 
     They are those of the statistics. After OPTIMIZE, the rows are read, because windows that are records of a slice
     must not become records of another one.
-
-    Raises:
-        StoreError: the table cannot be read.
     """
     assert log.pipeline is not None, "the log is a table of a pipeline"
     digests = statistics_digests(runs)

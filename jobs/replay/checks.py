@@ -70,10 +70,7 @@ def run_checks(
     `slice_ids` are in the order of their numbers in the tables. `checked` has each table that the suite file names:
     `window_outputs` and `late_records` (only the runs' own rows), and `run` (`jobs.replay.checked_tables.run_rows`).
     `fail_on` is the least severity that stops publication, and `confirm` tells which results of compiled checks Great
-    Expectations confirms.
-
-    Returns:
-        For each slice, one result per check, in the order of the file.
+    Expectations confirms. For each slice, there is one result per check, in the order of the file.
 
     Raises:
         InvariantBroken: a table that the file names was not passed.

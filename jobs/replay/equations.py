@@ -93,8 +93,7 @@ class Audit:
     def close(self) -> tuple[CheckResult, ...]:
         """Check every equation of every slice.
 
-        Returns:
-            One passed check per slice and equation.
+        Returns one passed check per slice and equation.
 
         Raises:
             AuditError: names the slice, the equation, both of its sides, and other equations that do not close.

@@ -127,9 +127,6 @@ def _in_log(
     """Return the records of the log with an id that have none of the rows of side tables.
 
     If it cannot be searched, and there are rows, a sentence tells why.
-
-    Raises:
-        LogError, RequestError: as for `explain`, if there is no row.
     """
     if rows and not pipeline.log.record_id:
         return [], ""

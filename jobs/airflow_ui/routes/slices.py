@@ -248,11 +248,7 @@ class _Addresses:
 
 
 def _slice(context: PipelineContext, slice_id: str) -> Slice:
-    """Return a slice of the ledger, or of the pipeline's grid.
-
-    Raises:
-        HTTPException: 404, the pipeline has no such slice.
-    """
+    """Return a slice of the ledger, or of the pipeline's grid."""
     try:
         return slice_of_id(context.pipeline, slice_id, known=context.view.slices)
     except RequestError as error:

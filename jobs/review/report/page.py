@@ -81,10 +81,7 @@ def write_report(lake: "Lake", pipeline: "Pipeline", path: Path | None = None) -
     """Write the page about a pipeline from its ledger and tables.
 
     An existing page is replaced in one step, so nobody reads a half-written page. Without a `path`, it is
-    `reports/<pipeline>.html` in the lake.
-
-    Returns:
-        The path of the written file, or its URI in an object store.
+    `reports/<pipeline>.html` in the lake. Returns the path of the written file, or its URI in an object store.
 
     Raises:
         RequestError: the page cannot be written there.
