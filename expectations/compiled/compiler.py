@@ -23,15 +23,7 @@ from expectations.compiled.aggregates import (
     set_is,
 )
 from expectations.compiled.columns import COMPARED, NUMERIC, Flags, Kind, Rows, flags, kind_of
-from expectations.compiled.conditions import (
-    Kinds,
-    Mask,
-    compile_condition,
-    is_number,
-    members,
-    not_all_null,
-    not_null,
-)
+from expectations.compiled.conditions import Kinds, Mask, compile_condition, is_number, members, not_all_null, not_null
 from expectations.compiled.measures import Measure
 from expectations.compiled.regexes import translate
 from expectations.compiled.row_checks import (

@@ -48,13 +48,7 @@ UNKNOWN = "unknown"
 @options.json_option
 @options.pipeline_options
 def accept_rewrite_command(
-    *,
-    reason: str | None,
-    versions: tuple[int, ...],
-    is_sure: bool,
-    is_dry: bool,
-    as_json: bool,
-    work: RequestContext,
+    *, reason: str | None, versions: tuple[int, ...], is_sure: bool, is_dry: bool, as_json: bool, work: RequestContext
 ) -> int:
     """Accept commits of the log that removed or changed records, for example because a person has to be forgotten.
 
@@ -112,13 +106,7 @@ def _confirmed(work: RequestContext, chosen: Sequence[Rewrite], *, may_ask: bool
     return click.confirm(f"Accept {counted(len(chosen), 'commit')}?", default=False)
 
 
-def _show(
-    work: RequestContext,
-    view: LedgerView,
-    rewrites: FoundRewrites,
-    *,
-    chosen: Sequence[Rewrite],
-) -> None:
+def _show(work: RequestContext, view: LedgerView, rewrites: FoundRewrites, *, chosen: Sequence[Rewrite]) -> None:
     if not chosen:
         options.say(
             f"{work.pipeline.name}: nothing to accept. Up to version {rewrites.version} of event log {rewrites.uri}, "

@@ -150,11 +150,7 @@ def _removals(facts: TableFacts, slice_columns: Sequence[str]) -> Iterator[Findi
             "see docs/reference/logs.md, Records that were removed or changed",
         )
     if facts.log_format == "delta" and facts.setting("delta.appendOnly") != "true":
-        yield note(
-            "append only",
-            "nothing prevents DELETE, UPDATE and MERGE",
-            alter(facts, "delta.appendOnly", "true"),
-        )
+        yield note("append only", "nothing prevents DELETE, UPDATE and MERGE", alter(facts, "delta.appendOnly", "true"))
 
 
 def _rewrites(facts: TableFacts) -> Iterator[Finding]:
@@ -176,8 +172,7 @@ def _rewrites(facts: TableFacts) -> Iterator[Finding]:
 def _history(facts: TableFacts) -> Iterator[Finding]:
     if facts.first_commit > 0:
         yield note(
-            "history",
-            f"the commits before {facts.first_commit} are gone. What they removed or changed cannot be seen",
+            "history", f"the commits before {facts.first_commit} are gone. What they removed or changed cannot be seen"
         )
     if facts.commits_unread:
         yield note(

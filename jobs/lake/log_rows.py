@@ -219,12 +219,7 @@ def _partition_value(log: LogVersion, name: str, text: str | None) -> object:
 
 
 def _in_file(
-    log: LogVersion,
-    system: "pafs.FileSystem",
-    file: _SearchedFile,
-    *,
-    wanted: tuple[str, str],
-    derivation: Derivation,
+    log: LogVersion, system: "pafs.FileSystem", file: _SearchedFile, *, wanted: tuple[str, str], derivation: Derivation
 ) -> list[dict[str, Any]]:
     import pyarrow as pa
     import pyarrow.compute as pc

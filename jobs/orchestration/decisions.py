@@ -28,14 +28,7 @@ from jobs.orchestration.decision_fields import Decision
 from jobs.pipeline.files import load_file
 from jobs.planning.request_context import RequestContext, open_request_context
 from jobs.publishing.comments import comment, comment_events
-from jobs.publishing.decisions import (
-    cancel,
-    cancel_events,
-    resume,
-    resume_events,
-    rollback,
-    rollback_events,
-)
+from jobs.publishing.decisions import cancel, cancel_events, resume, resume_events, rollback, rollback_events
 from jobs.publishing.judging import is_due, judge_request
 from jobs.publishing.optimistic_check import By, OutdatedDecision
 from jobs.publishing.publishing import publish_events, publish_request
@@ -98,12 +91,7 @@ def check(work: RequestContext, view: LedgerView, decision: Decision, *, who: st
 
 
 def decide(
-    pipeline_file: str,
-    decision: Decision,
-    by: By,
-    *,
-    lake: str | None = None,
-    state: RunStateOf | None = None,
+    pipeline_file: str, decision: Decision, by: By, *, lake: str | None = None, state: RunStateOf | None = None
 ) -> Decided:
     """Check a decision against the ledger of now, and write it. A publication is left to `publish_decided`.
 

@@ -102,11 +102,7 @@ class ResolvedRange:
 
 
 def resolved(
-    event_range: EventRange,
-    rules: TimeRules,
-    times: Sequence[SliceTimes],
-    *,
-    published: Mapping[str, int | None],
+    event_range: EventRange, rules: TimeRules, times: Sequence[SliceTimes], *, published: Mapping[str, int | None]
 ) -> ResolvedRange | None:
     """Return the slices for a range of event time; None if no record can be in a window that touches it.
 

@@ -28,14 +28,7 @@ from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.models.log import LogGrammar
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.upstream import SLICE_COLUMN, WINDOW_TIME
-from jobs.reading.published import (
-    KeyedRuns,
-    PublishedView,
-    published_runs,
-    published_sql,
-    quote_duckdb,
-    runs_by_keys,
-)
+from jobs.reading.published import KeyedRuns, PublishedView, published_runs, published_sql, quote_duckdb, runs_by_keys
 from jobs.reading.stored_rows import StoredRuns, of_attempts, run_attempt, statistics_digests
 from jobs.reading.stored_tables import spec_of, stored_table
 from windowlib.bounds import MAX_TIME_MS, MIN_TIME_MS

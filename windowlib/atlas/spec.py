@@ -154,9 +154,7 @@ class AtlasSpec:
 
     def driver(self) -> AtlasDriver:
         return AtlasDriver(
-            windows=self.windows,
-            profile=self.profile,
-            partition_idle_timeout_ms=self.source.partition_idle_timeout_ms,
+            windows=self.windows, profile=self.profile, partition_idle_timeout_ms=self.source.partition_idle_timeout_ms
         )
 
     def _windowing(self) -> Windowing:

@@ -210,12 +210,7 @@ class OperatorExecutor:
                 others[fate].append(record.record_hash)
 
     def _process_together(
-        self,
-        operator: BulkOperator,
-        records: BatchColumns,
-        steps_before: Int64s,
-        *,
-        others: Mapping[Fate, list[int]],
+        self, operator: BulkOperator, records: BatchColumns, steps_before: Int64s, *, others: Mapping[Fate, list[int]]
     ) -> None:
         """Process records as `_process_each`, together where no timer can be due between them."""
         place = 0

@@ -119,14 +119,7 @@ class SliceState:
     kept: dict[str, pa.Table] | None = None
     sums: dict[tuple[str, str], IdSum] = field(default_factory=dict)
 
-    def add(
-        self,
-        table: str,
-        rows: pa.Table | None,
-        known: KnownRows,
-        *,
-        is_new: Bools,
-    ) -> None:
+    def add(self, table: str, rows: pa.Table | None, known: KnownRows, *, is_new: Bools) -> None:
         for equation, parts, chosen in ((CHANGED, self.changed, is_new), (KEPT, self.kept, ~is_new)):
             if rows is not None and parts is not None and chosen.any():
                 parts[table] = rows if chosen.all() else rows.filter(pa.array(chosen))

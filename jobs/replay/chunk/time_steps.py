@@ -183,11 +183,7 @@ def _bounded_rows(
 
 
 def driven_time(
-    engine: Engine,
-    blocks: "Iterable[pa.RecordBatch]",
-    ranges: Sequence[SliceRange],
-    *,
-    before: Sequence[SourceRow],
+    engine: Engine, blocks: "Iterable[pa.RecordBatch]", ranges: Sequence[SliceRange], *, before: Sequence[SourceRow]
 ) -> ChunkTime:
     """Compute the time of a chunk in one pass over its valid records.
 

@@ -187,10 +187,7 @@ class LogColumns:
                 for field, name in zip(wanted, named, strict=True)
             ]
             for batch in file.iter_batches(
-                batch_size=rows_at_once,
-                row_groups=block.row_groups,
-                columns=read,
-                use_threads=False,
+                batch_size=rows_at_once, row_groups=block.row_groups, columns=read, use_threads=False
             ):
                 count = batch.num_rows
                 arrays = [
