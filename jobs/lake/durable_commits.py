@@ -135,7 +135,12 @@ def sync_newest(uri: str) -> None:
 def _sync(root: Path, commits: Iterable[Path], *, with_parents: bool) -> None:
     added = [root / path for commit in commits if commit.suffix == ".json" for path in _still_added(commit)]
     files = [*added, *commits, root / "_delta_log" / LAST_CHECKPOINT]
-    directories = {parent for file in files for parent in file.parents if parent == root or root in parent.parents}
+    directories = {root}
+    for file in files:
+        parent = file.parent
+        while parent not in directories:
+            directories.add(parent)
+            parent = parent.parent
     above = root.parents if with_parents else ()
     sync_files([*files, *directories, *(parent for parent in above if os.access(parent, os.R_OK))])
 
