@@ -43,9 +43,6 @@ def compare_coordinates(then: LogCoordinates, now: LogCoordinates) -> Match:
     and the number of records tells whether one added some. If commits are gone, nothing is proven: a DELETE may have
     removed a record, and an append have added another one. A log without commits has changed if its files have. Files
     without statistics have no number of records.
-
-    Returns:
-        SAME, CHANGED or UNKNOWN.
     """
     if then.table_id != now.table_id:
         return Match.CHANGED

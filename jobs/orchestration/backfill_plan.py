@@ -37,12 +37,8 @@ class PlanLine:
 class BackfillPlan:
     """A backfill before it starts.
 
-    Attributes:
-        total: how many slices of the range are replayed, how many records they have, and about how long that takes.
-        lines: the slices, oldest first.
-        chain: where the chain begins.
-        warnings: what the person should know before the start.
-        open: the open requests in the range, which are replaced or waited for.
+    `total` is how many slices of the range are replayed, how many records they have, and about how long that takes.
+    `lines` are the slices, oldest first. `open` are the open requests in the range, which are replaced or waited for.
     """
 
     total: str

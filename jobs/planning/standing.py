@@ -45,16 +45,11 @@ class Hole(NamedTuple):
 class Standing:
     """Where a pipeline stands at one version of its ledger and of its log.
 
-    Attributes:
-        now_ms: the time of the answer.
-        newest_data: the last slice that has begun and has records in the log; None: there is none.
-        head: the published run of the last slice; None: nothing is published.
-        due: the slices that are over and come after the head, oldest first.
-        ready: the first ones of `due`, which are complete.
-        waiting: the slice of `due` after `ready`, and what it waits for; None if all are ready.
-        holes: the slices before the head that readers do not see, and that the schedule never replays.
-        empty: the published slices without a record.
-        changed: the published slices whose input has changed, oldest first.
+    `newest_data` is the last slice that has begun and has records, and `head` the published run of the last slice; None
+    if there is none. `due` are the slices that are over and come after the head, oldest first. The first ones, `ready`,
+    are complete, and `waiting` is the one after them, with what it waits for. `holes` are before the head: readers do
+    not see them, and the schedule never replays them. `empty` are published without a record, and `changed` have
+    another input now.
     """
 
     now_ms: int

@@ -161,6 +161,7 @@ def test_slices_that_do_not_fit_the_published_ones_are_refused(
     assert list(after.published)[: len(before.published)] == list(before.published)
 
 
+@pytest.mark.slow
 def test_no_sequence_of_edits_and_runs_hides_an_hour_or_shows_one_twice(root: Path) -> None:
     """Runs are rolled back and published again, also when readers see slices of another length.
 
@@ -328,6 +329,7 @@ def test_slices_that_replace_all_published_ones_or_follow_them_are_published(
     assert [view.slices[slice_.slice_id] for slice_ in slices] == slices
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("published", "edited"), [("every: 1d", "every: 12h"), ("every: 12h", "every: 1d")])
 def test_the_slices_and_the_records_of_both_cuts_are_found(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], published: str, edited: str
@@ -367,6 +369,7 @@ def test_the_slices_and_the_records_of_both_cuts_are_found(
         assert shown == [slice_id]
 
 
+@pytest.mark.slow
 def test_slices_of_a_former_spec_are_compared_as_their_runs_have_read_them(tmp_path: Path) -> None:
     """Defect: after `log.distinct` was adopted, slices before the border were told as changed, which were not."""
     place = Place(tmp_path)
@@ -390,6 +393,7 @@ def test_slices_of_a_former_spec_are_compared_as_their_runs_have_read_them(tmp_p
     assert changed() == ["1970-01-05", "1970-01-07", "1970-01-08"], "the fourth day looked for records of the second"
 
 
+@pytest.mark.slow
 def test_slices_of_a_former_spec_whose_slice_column_the_log_no_longer_has_are_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

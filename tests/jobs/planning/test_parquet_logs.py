@@ -72,6 +72,7 @@ def shop(tmp_path: Path) -> Shop:
     return made
 
 
+@pytest.mark.slow
 def test_random_directories_have_the_runs_of_the_same_records_in_a_delta_table(tmp_path: Path) -> None:
     for seed in seeds(2):
         chance = random.Random(seed)
@@ -93,6 +94,7 @@ def _dealt(chance: random.Random, rows: Sequence[Row]) -> list[list[Row]]:
     return [part for number in range(count) if (part := mixed[number::count])]
 
 
+@pytest.mark.slow
 def test_a_file_of_several_slices_may_lack_a_column(tmp_path: Path) -> None:
     """One file has records of all days, and no column `text`; the slices are told by a column of the file."""
     flat, delta = Shop(tmp_path / "flat", "format: parquet"), LogShop(tmp_path / "delta")
@@ -106,6 +108,7 @@ def test_a_file_of_several_slices_may_lack_a_column(tmp_path: Path) -> None:
     assert _what(flat.run()) == _what(delta.run())
 
 
+@pytest.mark.slow
 def test_distinct_looks_back_into_slices_before(tmp_path: Path) -> None:
     """The duplicates are those of the same records in a Delta table, and a look sees a change of the slice before."""
     forms = (f"{FORM}\n{DISTINCT}", DISTINCT)
@@ -164,6 +167,7 @@ def test_a_wider_column_keeps_the_runs_of_the_slices_before(shop: Shop) -> None:
     assert {day for day in DAYS if after[day] != before[day]} == {"2026-03-03"}
 
 
+@pytest.mark.slow
 def test_a_file_that_is_added_changes_its_slice_only(shop: Shop) -> None:
     assert shop.changed() == {}
     shop.write(records(random.Random(3), 1_500, 1, 1))
@@ -177,6 +181,7 @@ def test_a_file_that_is_added_changes_its_slice_only(shop: Shop) -> None:
     assert shop.changed() == {}
 
 
+@pytest.mark.slow
 def test_records_that_are_written_again_give_the_same_runs(shop: Shop) -> None:
     """The slice is *input changed* by its listing, and its content decides: nothing is replayed after it."""
     before = shop.published()
@@ -190,6 +195,7 @@ def test_records_that_are_written_again_give_the_same_runs(shop: Shop) -> None:
     assert shop.changed() == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("is_lower", "is_verified"), [(True, False), (False, False), (False, True)])
 def test_a_request_brings_no_older_records_of_a_directory_back(
     shop: Shop, *, is_lower: bool, is_verified: bool
@@ -227,6 +233,7 @@ def test_a_request_brings_no_older_records_of_a_directory_back(
     assert publish_request(shop.work, staged.request_id, who="ann").why == attempt.why
 
 
+@pytest.mark.slow
 def test_a_removed_file_is_a_change_that_a_person_replays(shop: Shop) -> None:
     [file] = (shop.log / "day=2026-03-02").iterdir()
     file.unlink()
@@ -244,6 +251,7 @@ def test_a_removed_file_is_a_change_that_a_person_replays(shop: Shop) -> None:
     assert propose(shop.work, rule=rule, who="schedule").proposal is not None
 
 
+@pytest.mark.slow
 def test_a_look_is_written_once_and_compared_with_by_the_next(shop: Shop) -> None:
     first = look_at_log(shop.work, shop.work.ledger.view())
     assert first.is_due

@@ -673,6 +673,7 @@ def test_a_record_of_the_year_9999_costs_no_walk_to_its_slice(tmp_path: Path) ->
     assert pstats.Stats(profile).total_calls < 1_000_000  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_looks_that_build_on_each_other_find_what_a_whole_look_finds(shop: Shop, seed: int) -> None:
     """After each plan, every changed slice is proposed, replayed, declined, or told with a reason."""
