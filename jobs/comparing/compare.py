@@ -59,7 +59,6 @@ class TableCounter:
             self._add_pairs(part, matched.slice(start, self._limits.pair_rows))
 
     def result(self) -> TableDifference:
-        """Return the differences of all parts."""
         columns = [changes.result() for changes in self._columns.values()]
         columns.sort(key=lambda changes: (not changes.is_value, -changes.count))
         return TableDifference(

@@ -143,11 +143,7 @@ def _check_range(from_date: date, to_date: date) -> None:
 
 
 def _days_present(table: str) -> dict[date, int] | None:
-    """Return day -> number of records in the table, or None if there is no table yet.
-
-    Raises:
-        LogError: something else is there.
-    """
+    """Return day -> number of records in the table, or None if there is no table yet."""
     import pyarrow as pa
 
     if not is_delta(table):

@@ -11,15 +11,7 @@ from jobs.doctor.column_roles import Roles, Wishes, guess_roles
 from jobs.doctor.delays import Suggestion
 from jobs.doctor.finding import Finding, Severity, error, note, ok, warning
 from jobs.doctor.measures import Measures, measure, ties
-from jobs.doctor.proposal import (
-    APPENDED,
-    OrderChoice,
-    Proposal,
-    order_choices,
-    pipeline_name,
-    total_column,
-    yaml_of,
-)
+from jobs.doctor.proposal import APPENDED, OrderChoice, Proposal, order_choices, pipeline_name, total_column, yaml_of
 from jobs.doctor.record_findings import record_findings
 from jobs.doctor.sample import Sample, read_head, read_sample, readable_columns
 from jobs.doctor.slice_candidates import SliceCandidate, slice_candidates
@@ -150,7 +142,6 @@ class _Search:
         return order.columns is not None and ties(self.sample(slices, order.columns), order.columns) > 0
 
     def tried(self, proposal: Proposal) -> Accepted | Refused:
-        """Try a proposed file."""
         instants = self.instants_ms(proposal.slices)
         return try_file(yaml_of(proposal), self.request.path, self.request.lake, instants_ms=instants)
 

@@ -85,10 +85,8 @@ def commit_files(uri: str, files: Sequence[TableFile]) -> list[TableFile]:
     """Add files to an existing table in one commit, with the statistics from their footers. No row is read.
 
     A file without rows is not added. Nothing is committed if no file has rows. The paths of the files are relative to
-    the root of the table and not encoded (`new_path`). The files are complete.
-
-    Returns:
-        The files that were added, in the given order, with their records and bytes.
+    the root of the table and not encoded (`new_path`). The files are complete. Returns the files that were added, in
+    the given order, with their records and bytes.
 
     Raises:
         StoreError: the table cannot be read, a file cannot be read or has a column that the table does not have or

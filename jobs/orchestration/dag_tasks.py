@@ -307,12 +307,7 @@ def _decide(
     until_ms = _ms(run.interval_end) if run.run_type == "scheduled" else work.ledger.now_ms()
     told = propose_changes(work, who=who)
     decision = scheduling.plan_scheduled(
-        work,
-        interval_end_ms=until_ms,
-        who=who,
-        lease_id=lease_id(run),
-        origin=_origin(run),
-        events=airflow.events,
+        work, interval_end_ms=until_ms, who=who, lease_id=lease_id(run), origin=_origin(run), events=airflow.events
     )
     repairs = propose_repairs(work, who=who, is_again=is_again)
     return replace(decision, changes=(*told.sentences, *repairs), proposal=told.request_id or "")

@@ -119,7 +119,5 @@ def _work(runs: Iterable[StagedRun]) -> Iterator[tuple[str, float]]:
     if seconds > 0:
         yield "newest_publication_records_per_second", records / seconds
     if records:
-        yield "newest_publication_late_ratio", sum(run.result.counts.late for run in done) / records
-        yield "newest_publication_invalid_ratio", sum(run.result.counts.invalid for run in done) / records
-        yield "newest_publication_filtered_ratio", sum(run.result.counts.filtered for run in done) / records
-        yield "newest_publication_duplicate_ratio", sum(run.result.counts.duplicate for run in done) / records
+        for fate in ("late", "invalid", "filtered", "duplicate"):
+            yield f"newest_publication_{fate}_ratio", sum(getattr(run.result.counts, fate) for run in done) / records

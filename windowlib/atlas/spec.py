@@ -138,7 +138,6 @@ class AtlasSpec:
         return AtlasOperator(self._windowing(), groups)
 
     def state_rules(self) -> StateRules:
-        """Return the rules of open windows of documents."""
         windows, grid = self.windows, None
         if isinstance(windows, Hopping):
             grid = (windows.size_ms, windows.hop_ms, windows.offset_ms)
@@ -154,11 +153,8 @@ class AtlasSpec:
         )
 
     def driver(self) -> AtlasDriver:
-        """Return a fresh driver of the watermark."""
         return AtlasDriver(
-            windows=self.windows,
-            profile=self.profile,
-            partition_idle_timeout_ms=self.source.partition_idle_timeout_ms,
+            windows=self.windows, profile=self.profile, partition_idle_timeout_ms=self.source.partition_idle_timeout_ms
         )
 
     def _windowing(self) -> Windowing:

@@ -71,8 +71,7 @@ class Executor(Protocol):
     def state(self, keys: Int64s | None = None) -> StateColumns:
         """Return the checkpoint after the slice that ended. The executor is not changed.
 
-        Args:
-            keys: the numbers of the keys whose rows to return, from `take_touched`. None: all keys.
+        `keys` are the numbers of the keys whose rows to return, from `take_touched`. None: all keys.
         """
 
     def take_touched(self) -> Int64s | None:

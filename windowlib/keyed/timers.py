@@ -321,7 +321,6 @@ class TimerService:
         self.processing_time_ms = 0
 
     def queue(self, domain: Domain) -> TimerQueue:
-        """Return the timers of one domain."""
         return self.event_timers if domain == EVENT else self.processing_timers
 
     def advance_watermark(self, watermark_ms: int) -> Iterator[tuple[int, DueTimer]]:

@@ -149,7 +149,6 @@ class StormOperator:
         return self._timers.event_timers.next_ms()
 
     def next_processing_timer_ms(self) -> int | None:
-        """Return the earliest tick that has an effect, or None."""
         return self._timers.processing_timers.next_ms()
 
     @property

@@ -168,7 +168,6 @@ class RowsQuery(BaseModel):
     format: Literal["html", "csv"] = "html"
 
     def ask(self) -> RowsAsk:
-        """Return what the page shows."""
         kept = Filter(column=self.column, comparison=self.how, value=self.value) if self.column and self.value else None
         return RowsAsk(filter=kept, sort=self.sort or None, is_descending=self.order == "desc", page=self.page)
 
@@ -222,7 +221,6 @@ class _Addresses:
         self.run = run or ""
 
     def page(self, number: int) -> str:
-        """Return the address of another page."""
         return self._with(page=str(number))
 
     def sorted_by(self, column: str) -> str:
@@ -250,11 +248,7 @@ class _Addresses:
 
 
 def _slice(context: PipelineContext, slice_id: str) -> Slice:
-    """Return a slice of the ledger, or of the pipeline's grid.
-
-    Raises:
-        HTTPException: 404, the pipeline has no such slice.
-    """
+    """Return a slice of the ledger, or of the pipeline's grid."""
     try:
         return slice_of_id(context.pipeline, slice_id, known=context.view.slices)
     except RequestError as error:

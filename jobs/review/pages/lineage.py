@@ -31,12 +31,9 @@ class RunPlace:
 class Lineage:
     """The input of a run and the runs around it in the chain.
 
-    Attributes:
-        table: the table of the log, without credentials.
-        log: the version of the log, and how much of it the run has read.
-        before: the run whose state this run continued; None at the begin of a chain.
-        after: the runs that continued from the state of this run.
-        upstream: if the log is a table of another pipeline, the runs of that pipeline whose rows the run has read.
+    `table` is without credentials, and `log` tells how much of it the run has read. The run continued the state of
+    `before`, and those of `after` continued its own. If the log is a table of another pipeline, `upstream` are the runs
+    whose rows it has read.
     """
 
     table: str

@@ -75,14 +75,7 @@ class RequestPage:
 
 
 def request_page(work: RequestContext, view: LedgerView, request: Request, *, planned: "Plan | None") -> RequestPage:
-    """Return the page of a request.
-
-    Args:
-        work: the context of the pipeline.
-        view: the ledger.
-        request: a request of the view.
-        planned: its plan, which tells why slices without a run are replayed, and how long that takes.
-    """
+    """Return the page of a request. The plan tells why slices without a run are replayed, and how long that takes."""
     why = {} if planned is None else _plan_reasons(planned)
     slices = request_slices(work.pipeline, view, request)
     kept = left_as_they_are(view, request, slices, planned=planned)

@@ -87,7 +87,6 @@ class SliceLine:
 
     @property
     def slice_id(self) -> str:
-        """The slice's id."""
         return self.slice.slice_id
 
     @cached_property
@@ -318,11 +317,7 @@ def _late(rows: ReportRows) -> LateSummary | None:
         return None
     worst = max(late_rows, key=lambda slice_id: late_rows[slice_id].max_ms)
     edges = [duration(edge) for edge in LATE_EDGES_MS]
-    labels = [
-        f"under {edges[0]}",
-        *(f"{low} to {high}" for low, high in pairwise(edges)),
-        f"{edges[-1]} or more",
-    ]
+    labels = [f"under {edges[0]}", *(f"{low} to {high}" for low, high in pairwise(edges)), f"{edges[-1]} or more"]
     totals = [sum(late.classes[index] for late in late_rows.values()) for index in range(len(labels))]
     counts = {slice_id: run.result.counts for slice_id, run in rows.runs.items()}
     return LateSummary(

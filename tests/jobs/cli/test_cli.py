@@ -376,6 +376,7 @@ def test_a_command_that_looks_reads_the_ledger_once(shell: Shell, monkeypatch: p
         assert calls == [0], arguments
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "allowed"),
     [

@@ -80,6 +80,7 @@ def random_command(shell: Shell, rng: Random) -> None:
         shell("publish", "sales")
 
 
+@pytest.mark.slow
 def test_the_tables_follow_random_commands_of_which_some_are_killed(
     kept: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,6 +107,7 @@ def test_the_tables_follow_random_commands_of_which_some_are_killed(
             assert_shows_what_readers_see(kept)
 
 
+@pytest.mark.slow
 def test_a_table_that_is_behind_is_told_and_caught_up(kept: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     kept("run", "sales", *RANGE)
     history = DeltaTable(place(kept, WINDOW_OUTPUTS)).history(1)[0]
@@ -136,6 +138,7 @@ def test_a_table_that_is_behind_is_told_and_caught_up(kept: Shell, monkeypatch: 
     assert_damage_of_the_table_hides_nothing(kept)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("opened", "moves"), [(0, True), (1, True), (2, True), (3, True), (2, False), (3, False)])
 def test_a_publication_while_the_tables_are_verified_is_no_finding(
     kept: Shell, monkeypatch: pytest.MonkeyPatch, opened: int, *, moves: bool
@@ -166,6 +169,7 @@ def test_a_publication_while_the_tables_are_verified_is_no_finding(
     assert opens > opened
 
 
+@pytest.mark.slow
 def test_a_publish_and_a_rollback_that_run_again_move_what_a_killed_one_has_left(
     kept: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,6 +192,7 @@ def test_a_publish_and_a_rollback_that_run_again_move_what_a_killed_one_has_left
         assert_shows_what_readers_see(kept)
 
 
+@pytest.mark.slow
 def test_recover_moves_the_tables_back_to_what_readers_see(kept: Shell) -> None:
     kept("run", "sales", *RANGE)
     append_day(kept.root, "2024-01-03", {"a": 10})
@@ -247,6 +252,7 @@ def test_the_first_share_of_the_slices_has_the_current_tables(kept: Shell) -> No
     assert (found(0), found()) == ([], ["current_window_outputs"])
 
 
+@pytest.mark.slow
 def test_a_current_table_whose_log_is_damaged_hides_nothing_and_is_written_again(kept: Shell, tmp_path: Path) -> None:
     """Defect: `status` called the pipeline broken, and `verify` told nothing else; both advised to restore a copy."""
     assert kept("run", "sales", *RANGE) == 0

@@ -184,6 +184,7 @@ def test_a_forked_process_remembers_nothing_and_waits_for_no_lock() -> None:
     assert REMEMBERED.find("somewhere") is not None
 
 
+@pytest.mark.slow
 def test_threads_take_over_what_another_one_extends(tmp_path: Path) -> None:
     uri = tmp_path / "ledger"
     opened(uri).write(lambda _view: request(0, 1))

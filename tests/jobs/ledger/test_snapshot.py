@@ -117,6 +117,7 @@ class SnapshotPlace(Place):
             (self.uri / DIRECTORY / name).write_bytes(content)
 
 
+@pytest.mark.slow
 def test_a_ledger_with_snapshots_is_read_as_one_that_is_read_from_its_first_event(tmp_path: Path) -> None:
     used = errors = 0
     for seed in seeds(8):
@@ -141,6 +142,7 @@ def test_a_ledger_with_snapshots_is_read_as_one_that_is_read_from_its_first_even
     assert errors
 
 
+@pytest.mark.slow
 def test_the_fold_goes_on_from_a_snapshot_at_each_version(tmp_path: Path) -> None:
     for seed in seeds(2):
         chance, uri = Random(seed), tmp_path / str(seed) / "ledger"
@@ -159,6 +161,7 @@ def test_the_fold_goes_on_from_a_snapshot_at_each_version(tmp_path: Path) -> Non
                 assert process(uri).view(at) == fresh(uri).view(at), (seed, number, at)
 
 
+@pytest.mark.slow
 def test_a_view_that_is_read_late_is_that_of_its_version(tmp_path: Path) -> None:
     """Its values are made when they are read; events that the same ledger has taken in meanwhile change none."""
     for seed in seeds(4):

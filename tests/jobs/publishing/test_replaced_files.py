@@ -156,6 +156,7 @@ def test_the_cache_keeps_what_the_log_had_since_the_limit_and_nothing_else(
     assert removed
 
 
+@pytest.mark.slow
 def test_the_cache_stays_while_a_process_works_and_goes_with_the_log(tmp_path: Path) -> None:
     rng, lake = Random(5), SmallLake(tmp_path)
     for _ in range(2):

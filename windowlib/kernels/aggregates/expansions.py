@@ -61,11 +61,8 @@ def _halves(number: Float64s) -> tuple[Float64s, Float64s]:
 def distilled(columns: Sequence[Float64s], *, chunk: int = _CHUNK) -> tuple[Parts, Int64s]:
     """Return the expansions of the sums of columns, and the indices of the elements that could not be computed.
 
-    The parts of those elements are 0.
-
-    Args:
-        columns: finite doubles; the calculation is most often exact if the great ones come first.
-        chunk: the number of elements to compute at once, so that they fit the cache.
+    The parts of those elements are 0. The columns are finite doubles. The calculation is most often exact if the great
+    ones come first. `chunk` elements are computed at once, so that they fit the cache.
     """
     count = len(columns[0])
     out = [np.zeros(count) for _ in range(min(PARTS, len(columns)))]
