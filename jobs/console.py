@@ -250,6 +250,18 @@ class _StderrFormatter(EscapingFormatter):
         return escaped_json({"message": text}) if _in_json.is_set() else text
 
 
+def open_missing_streams() -> None:
+    """Open the null device for standard input, output and error, where the caller of this process has closed them.
+
+    Otherwise a file of the lake could get the number of one, and would get what a library or Spark's JVM prints.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(descriptor, True)  # noqa: FBT003 - it has no keywords
+            setattr(sys, name, os.fdopen(descriptor, "w" if number else "r", encoding="utf-8"))
+
+
 def log_to_stderr(level: int = logging.WARNING) -> None:
     """Send all log records of this level and above, and Python's warnings, to standard error, one line for each."""
     logging.captureWarnings(capture=True)

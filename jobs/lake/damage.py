@@ -17,10 +17,11 @@ ADVICE = (
     "`hindcast verify PIPELINE` lists everything that is damaged, and `hindcast mend PIPELINE SLICE` makes rows of a "
     "slice again. Other files need a copy to restore them from"
 )
-REMOTE_ADVICE = (
+_IN_STORE = (
     "Check that the object store answers and that the variables of docs/how-to/storage.md name it, and run the command "
-    "again. If an object is damaged or lost, put it back from a copy"
+    "again"
 )
+REMOTE_ADVICE = f"{_IN_STORE}. If an object is damaged or lost, put it back from a copy"
 
 _FEATURE_ADVICE = (
     "The library that reads the table here refuses the features of the table. Drop the feature (ALTER TABLE … DROP "
@@ -123,7 +124,7 @@ def unreadable(uri: str, error: BaseException, attempts: Collection[tuple[str, s
         return StoreError(f"table {uri}: {problem} ({one_line(error)})")
     damaged = damaged_file(uri, attempts)
     if damaged is None:
-        advice = REMOTE_ADVICE if is_remote(uri) else ADVICE
+        advice = f"{_IN_STORE}. {ADVICE}" if is_remote(uri) else ADVICE
         return StoreError(f"table {uri} cannot be read: {one_line(error)}. {advice}")
     path, why = damaged
     return StoreError(f"table {uri} cannot be read: file {path} is damaged, truncated or lost ({why}). {ADVICE}")

@@ -73,13 +73,12 @@ def append_rows(uri: str, rows: "pa.Table", *, metadata: Mapping[str, str] = Map
 
 def _by_attempt(rows: "pa.Table") -> "Iterator[tuple[Attempt, pa.Table]]":
     """Yield each attempt of some rows, and its rows without the columns of the partition."""
-    import pyarrow.compute as pc
-
     columns = rows.drop_columns(list(PARTITION_COLUMNS))
-    slice_id, attempt_id = (rows[name] for name in PARTITION_COLUMNS)
-    for attempt in sorted({*zip(slice_id.to_pylist(), attempt_id.to_pylist(), strict=True)}):
-        is_own = pc.and_(pc.equal(slice_id, attempt[0]), pc.equal(attempt_id, attempt[1]))
-        yield attempt, columns.filter(is_own)
+    places: dict[Attempt, list[int]] = {}
+    for place, attempt in enumerate(zip(*(rows[name].to_pylist() for name in PARTITION_COLUMNS), strict=True)):
+        places.setdefault(attempt, []).append(place)
+    for attempt in sorted(places):
+        yield attempt, columns.take(places[attempt])
 
 
 def commit_files(uri: str, files: Sequence[TableFile]) -> list[TableFile]:

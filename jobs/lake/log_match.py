@@ -53,7 +53,7 @@ def compare_coordinates(then: LogCoordinates, now: LogCoordinates) -> Match:
     if now.since > then.version + 1:
         return Match.UNKNOWN
     is_counted = not (then.has_unknown_records or now.has_unknown_records)
-    has_other_earlier = now.earlier_records not in {0, then.earlier_records}  # 0: perhaps no file has statistics
+    has_other_earlier = then.earlier_records != now.earlier_records
     has_other_counts = is_counted and (then.records != now.records or has_other_earlier)
     has_new = has_other_counts or any(commit > then.version for commit in now.commits)
     return Match.CHANGED if has_new else Match.SAME

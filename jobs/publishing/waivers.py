@@ -83,8 +83,9 @@ def waive_all(
         )
     if not waived:
         raise OutdatedDecision(
-            "this decision was made before, and a cancellation or a rollback has ended its waivers since. Decide again "
-            "if it is still needed"
+            "this decision was made before, and its waivers do not count any more: a cancellation or a rollback has "
+            "ended them, other checks have failed since, or a clean-up has removed the runs. Decide again if it is "
+            "still needed"
         )
     return tuple(view.runs.get(run_id, run) for run_id, run in waived.items())  # a clean-up may have removed its rows
 

@@ -189,7 +189,7 @@ class SharedLedger(Ledger):
     """The ledger of a process, which takes over what another process has made of the same commits."""
 
     @override
-    def _read(self, *, after: int) -> None:
+    def _read(self, *, after: int, saves: bool = True) -> None:
         store = self._store
         assert isinstance(store, MemoryStore), "processes of one world share a table in memory"
         try:

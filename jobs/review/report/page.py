@@ -98,12 +98,13 @@ def write_report(lake: "Lake", pipeline: "Pipeline", path: Path | None = None) -
         if is_remote(place):
             _put(place, content)
         else:
-            Path(place).parent.mkdir(parents=True, exist_ok=True)
+            if path is None:  # a directory that a person has misspelled is not made
+                Path(place).parent.mkdir(parents=True, exist_ok=True)
             _replace(Path(place), content)
     except (OSError, ValueError) as error:  # ValueError: a path with a NUL character
         raise RequestError(
-            f"the report cannot be written to {place.rpartition('/')[0]}: {getattr(error, 'strerror', None) or error}; "
-            "name another file with --output"
+            f"the report cannot be written to {place.rpartition('/')[0] or '.'}: "
+            f"{getattr(error, 'strerror', None) or error}; name another file with --output"
         ) from error
     return place
 

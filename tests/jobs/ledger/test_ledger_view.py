@@ -191,6 +191,28 @@ def test_a_waiver_lasts_until_another_check_fails() -> None:
     assert not view(*events, checked_event("r", stricter)).run("run1").is_publishable
 
 
+def test_a_waiver_counts_again_when_the_judgement_finds_again_what_a_person_has_waived() -> None:
+    """Defect: where two requests end one repair, the judgement for one of them ended the waivers for the other one."""
+    result, own, other = (
+        a_result(1),
+        *(
+            CheckResult(
+                slice_id=a_slice(1).slice_id,
+                table="settled",
+                check="s",
+                severity="critical",
+                verdict=Verdict.FAIL,
+                observed=text,
+            )
+            for text in ("1 window", "2 windows")
+        ),
+    )
+    judged = [judged_event(name, name, {"run1": (found,)}) for name, found in (("r", own), ("s", other), ("r", own))]
+    waived = about(EventKind.WAIVED, result, who="ann", reason="real", request_id="r")
+    events = [requested(), *staged(result), judged[0], waived, *judged[1:]]
+    assert [view(*events[:end]).run("run1").is_publishable for end in (-2, -1, None)] == [True, False, True]
+
+
 def cancelled(request_id: str = "r", *, action: str | None = "cancel") -> LedgerEvent:
     details = {} if action is None else decision_details("d", action)
     return LedgerEvent(kind=EventKind.CLOSED, request_id=request_id, who="bob", reason="cancelled", details=details)

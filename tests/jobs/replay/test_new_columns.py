@@ -51,6 +51,7 @@ def context(root: Path, text: str) -> RequestContext:
     return open_request_context(pipeline, Lake(root=str(root)), now_ms=lambda: NOW_MS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("windows", [ATLAS, PROCESS], ids=["atlas", "process"])
 def test_records_of_open_windows_have_null_in_a_column_that_the_log_has_got_since(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, windows: str
@@ -76,6 +77,7 @@ def test_records_of_open_windows_have_null_in_a_column_that_the_log_has_got_sinc
     assert any("None" in document or "null" in document for document in shown[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("windows", [ATLAS, PROCESS], ids=["atlas", "process"])
 @pytest.mark.parametrize(
     ("kind", "before", "after"),
@@ -134,6 +136,7 @@ def test_an_output_that_a_widened_column_changes_is_refused_by_its_name_while_wi
         work.plan(work.ledger.view(), ask)
 
 
+@pytest.mark.slow
 def test_a_key_that_was_widened_is_refused_by_the_plan_as_by_the_run_with_a_way_on(tmp_path: Path) -> None:
     """Defect: the plan told nothing, and the run advised to rename an output."""
     rows = [

@@ -30,6 +30,7 @@ def _clone(root: Path, text: str) -> Path:
     return root
 
 
+@pytest.mark.slow
 def test_a_process_without_the_clone_imports_the_code_from_the_archive(tmp_path: Path) -> None:
     archive = code_archive(ROOT, tmp_path)
     done = subprocess.run(
