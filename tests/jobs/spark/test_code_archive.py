@@ -1,5 +1,6 @@
 """The archive of the packages: complete, importable by itself, the same for the same code, and private."""
 
+import os
 import subprocess
 import sys
 import zipfile
@@ -7,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from jobs.spark import code_archive as archives
 from jobs.spark.code_archive import PACKAGES, code_archive
 from tests.support.places import ROOT
 
@@ -54,7 +54,7 @@ def test_the_same_code_gives_the_same_bytes_and_is_archived_once(
     written = first.stat().st_mtime_ns
     assert code_archive(root, tmp_path / "a").stat().st_mtime_ns == written
     with monkeypatch.context() as other_user:  # a file has mode 0600, so Spark could not read that of another user
-        other_user.setattr(archives.os, "access", lambda *_: False)
+        other_user.setattr(os, "access", lambda *_: False)
         assert code_archive(root, tmp_path / "a").stat().st_mtime_ns > written
     (root / "jobs" / "__init__.py").write_text("x = 2", encoding="utf-8")
     assert code_archive(root, tmp_path / "a").name != first.name
