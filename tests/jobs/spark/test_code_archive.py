@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 import zipfile
 from pathlib import Path
 
@@ -66,7 +67,7 @@ def test_the_same_code_gives_the_same_bytes_and_is_archived_once(
 def test_a_read_only_clone_is_archived_in_a_private_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root, blocked = _clone(tmp_path / "clone", "x = 1"), tmp_path / "a file"
     blocked.touch()
-    monkeypatch.setattr(archives.tempfile, "gettempdir", lambda: str(tmp_path))  # type: ignore[attr-defined]
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
     found = code_archive(root, blocked / "code")
     assert found.parent.parent == tmp_path
     assert found.parent.stat().st_mode & 0o777 == 0o700
