@@ -123,13 +123,8 @@ def print_table(
     of numbers are broken. Numbers (`right`) and the words of `whole` columns are never broken. If the console is too
     narrow for that, each row becomes a paragraph.
 
-    Args:
-        title: the line above the table.
-        columns: the names of the columns.
-        rows: a cell is a value, or a Text with a style.
-        right: columns that are aligned to the right, such as numbers.
-        whole: columns whose words are never broken or cut, such as ids.
-        cut: columns whose cells are cut with an ellipsis if the screen is too narrow. Other cells are wrapped then.
+    A cell is a value, or a Text with a style. `right` columns are aligned to the right. The words of `whole` columns,
+    such as ids, are never cut. Cells of `cut` columns are cut with an ellipsis if the screen is too narrow.
     """
     from rich.cells import cell_len
     from rich.text import Text
@@ -257,6 +252,18 @@ class _StderrFormatter(EscapingFormatter):
         return escaped_json({"message": text}) if _in_json.is_set() else text
 
 
+def open_missing_streams() -> None:
+    """Open the null device for standard input, output and error, where the caller of this process has closed them.
+
+    Otherwise a file of the lake could get the number of one, and would get what a library or Spark's JVM prints.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(descriptor, True)  # noqa: FBT003 - it has no keywords
+            setattr(sys, name, os.fdopen(descriptor, "w" if number else "r", encoding="utf-8"))
+
+
 def log_to_stderr(level: int = logging.WARNING) -> None:
     """Send all log records of this level and above, and Python's warnings, to standard error, one line for each."""
     logging.captureWarnings(capture=True)
@@ -287,16 +294,9 @@ def run_command(
 ) -> int:
     """Run a click command and return its exit status. An error is printed as one paragraph on standard error.
 
-    Args:
-        command: the click command.
-        arguments: its arguments; those of the command line if None.
-        name: the program's name in messages.
-        interrupted: the message after ctrl-C.
-        failed: the first word of an error's paragraph.
-
-    Returns:
-        The status that the command returns, else: 0 done, 1 refused or a bug, 2 wrong usage or a wrong pipeline file,
-        130 interrupted.
+    The status is the one that the command returns, else: 0 done, 1 refused or a bug, 2 wrong usage or a wrong pipeline
+    file, 130 interrupted. The default `arguments` are those of the command line. `name` is the program's in messages,
+    `interrupted` the message after ctrl-C, `failed` the first word of an error's paragraph.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # as Python does for sys.stderr

@@ -84,9 +84,14 @@ def spans(stretches: Sequence[Sequence[str]], most: int = MAX_SPANS) -> str:
 
     At most `most` of them are named.
     """
-    named = [names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}" for names in stretches[:most]]
-    more = f" and {len(stretches) - most:,} more" if len(stretches) > most else ""
-    return ", ".join(named) + more
+    named = [names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}" for names in stretches]
+    return first_of(named, most)
+
+
+def first_of(texts: Sequence[str], most: int, *, separator: str = ", ") -> str:
+    """Return the first texts, and how many more there are: `a, b and 3 more`, or with `; ` `a; b; and 3 more`."""
+    more = f"{separator.strip(', ')} and {len(texts) - most:,} more" if len(texts) > most else ""
+    return separator.join(texts[:most]) + more
 
 
 def first_lines(lines: Sequence[str], most: int = MAX_LINES) -> tuple[str, ...]:

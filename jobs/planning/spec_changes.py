@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from jobs.engine.fingerprints import key_orders, relevant_document, spec_fingerprint
+from jobs.folding import first_of
 from jobs.pipeline.files import pipeline_document
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.plain_text import shortened
@@ -80,8 +81,7 @@ def _of_slices(changes: Sequence[str]) -> str:
 
 def in_one_sentence(changes: tuple[str, ...]) -> str:
     """Return the changes as one text."""
-    more = f"; and {len(changes) - _MAX_NAMED} more" if len(changes) > _MAX_NAMED else ""
-    return "; ".join(changes[:_MAX_NAMED]) + more
+    return first_of(changes, _MAX_NAMED, separator="; ")
 
 
 def _changes(path: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:

@@ -15,16 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from windowlib.bounds import Window
 from windowlib.records.records import Record
-from windowlib.triggers.protocol import (
-    CONTINUE,
-    FINISH,
-    FINISHED,
-    FIRE,
-    PURGE,
-    Trigger,
-    TriggerContext,
-    TriggerResult,
-)
+from windowlib.triggers.protocol import CONTINUE, FINISH, FINISHED, FIRE, PURGE, Trigger, TriggerContext, TriggerResult
 
 State = dict[str, Any]
 """The state of one composite and its parts for one window."""

@@ -11,13 +11,7 @@ from windowlib.bounds import MAX_TIME_MS, MIN_TIME_MS, Window
 from windowlib.errors import SpecError
 from windowlib.profiles import EngineFault
 from windowlib.records.records import Record, Value
-from windowlib.triggers.protocol import (
-    CONTINUE,
-    FIRE,
-    Trigger,
-    TriggerContext,
-    TriggerResult,
-)
+from windowlib.triggers.protocol import CONTINUE, FIRE, Trigger, TriggerContext, TriggerResult
 
 
 @dataclass(frozen=True, slots=True)

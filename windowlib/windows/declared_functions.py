@@ -159,7 +159,6 @@ class KeyedProcessSpec:
     stale_max: int = STALE_MAX
 
     def build(self, groups: KeyGroupRange | None = None) -> KeyedProcessOperator:
-        """Return a fresh operator that owns `groups`; by default it owns all key groups."""
         return KeyedProcessOperator(self.function, groups, stale_max=self.stale_max)
 
     def state_rules(self) -> StateRules:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from jobs.expressions.derived_columns import Derivation
 from jobs.expressions.evaluation import Derived, derive
+from jobs.folding import first_of
 from jobs.plain_text import shortened
 from jobs.replay.groups import groups_of, joined
 from jobs.replay.intake.blocks import Block
@@ -75,9 +76,7 @@ def _path(text: UndecodableText) -> str:
 
 
 def _detail(texts: list[UndecodableText]) -> str:
-    shown = [f"{_path(text)}: {shortened(escaped_text(text.raw), MAX_TEXT)}" for text in texts[:MAX_SHOWN]]
-    more = len(texts) - MAX_SHOWN
-    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+    return first_of([f"{_path(text)}: {shortened(escaped_text(text.raw), MAX_TEXT)}" for text in texts], MAX_SHOWN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -76,7 +76,6 @@ class OpenRequest:
 
     @property
     def opened(self) -> str:
-        """When it was opened."""
         return instant(self.opened_ms)
 
 

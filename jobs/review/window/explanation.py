@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set as Abstra
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from jobs.folding import first_of
 from jobs.lake.lake import Lake
 from jobs.lake.store import table_columns
 from jobs.ledger.seen_log import known_log
@@ -56,14 +57,8 @@ def explain_window(
     """Explain a window of the published runs, or with the staged runs of a request in their place.
 
     Only slices are read that may have records of the window, or in which it is open. Of their records, only those of
-    the key leave the tasks.
-
-    Args:
-        lake: the lake.
-        pipeline: the spec of the published chain.
-        asked: the question.
-        view: the ledger version.
-        reading: returns the tasks that read a slice, and may refuse to read it.
+    the key leave the tasks. `pipeline` is the spec of the published chain. `reading` returns the tasks that read a
+    slice, and may refuse to read it.
 
     Raises:
         RequestError: there is no such window, or several, or the pipeline has no windows with bounds.
@@ -172,11 +167,7 @@ class _Told:
 
 
 def _resolved(chain: Chain, asked: AskedWindow, stored: StoredPanes) -> WantedWindow:
-    """Return the window that was asked for.
-
-    Raises:
-        RequestError: no window starts there, or several do.
-    """
+    """Return the window that was asked for."""
     pipeline = chain.pipeline
     assert pipeline.windows is not None, "the caller has checked it"
     end_ms = fixed_end(pipeline.windows, asked.start_ms)
@@ -226,9 +217,7 @@ def _only_end(chain: Chain, asked: AskedWindow, stored: StoredPanes) -> int:
 
 
 def _named(windows: Iterable[Bounds]) -> str:
-    named = [bounds_text(*bounds) for bounds in sorted(windows)]
-    more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
-    return ", ".join(named[:MOST_NAMED]) + more
+    return first_of([bounds_text(*bounds) for bounds in sorted(windows)], MOST_NAMED)
 
 
 def _has_grid(pipeline: Pipeline) -> bool:

@@ -103,6 +103,7 @@ COMMANDS = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_no_command_prints_control_characters(hostile: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(hostile.root)
     for command in COMMANDS:
@@ -115,6 +116,7 @@ def test_no_command_prints_control_characters(hostile: Shell, monkeypatch: pytes
     assert {request["who"] for request in hostile.json("status", "sales")["pipelines"][0]["requests"]} == {HOSTILE}
 
 
+@pytest.mark.slow
 def test_texts_that_are_not_utf_8_in_rows_of_an_older_version_are_shown_with_escapes(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,6 +168,7 @@ def test_status_with_a_damaged_ledger_prints_the_other_pipelines(shell: Shell) -
     assert shell.err.startswith("error: ledger ")
 
 
+@pytest.mark.slow
 def test_every_command_accepts_or_refuses_every_date(shell: Shell) -> None:
     shell("run", "sales", *RANGE)
     for date in DATES:
@@ -350,6 +353,7 @@ def test_a_package_that_an_update_needs_is_not_reported_as_a_bug(
     )
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_is_not_reported_as_a_bug(shell: Shell) -> None:
     shell("run", "sales", *RANGE)
     command = (

@@ -117,6 +117,7 @@ def step(shell: Shell, random: Random) -> None:
     random.choice(steps)()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_all_surfaces_tell_the_same_held_and_failing_slices(checked: Shell, seed: int) -> None:
     random = Random(seed)
@@ -126,6 +127,7 @@ def test_all_surfaces_tell_the_same_held_and_failing_slices(checked: Shell, seed
         check_surfaces(checked)
 
 
+@pytest.mark.slow
 def test_the_report_tells_the_runs_of_readers_and_of_open_requests_and_not_the_newest_ones(checked: Shell) -> None:
     days = ("--from", "2024-01-01", "--to", "2024-01-05")
     checked("run", "sales", *days)

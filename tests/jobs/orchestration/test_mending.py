@@ -108,6 +108,7 @@ def test_damage_of_any_file_is_mended_and_later_slices_are_the_same(tmp_path: Pa
         assert lake.rows() == fresh.rows()
 
 
+@pytest.mark.slow
 def test_a_slice_whose_state_before_is_damaged_is_refused_and_the_slice_to_mend_first_is_named(tmp_path: Path) -> None:
     rng = Random(3)
     lake = a_lake(tmp_path, rng)
@@ -134,6 +135,7 @@ def test_a_slice_with_other_records_now_is_refused(tmp_path: Path) -> None:
         mended(lake, 3)
 
 
+@pytest.mark.slow
 def test_a_slice_without_damage_is_left_alone(tmp_path: Path) -> None:
     lake = a_lake(tmp_path, Random(5))
     version = lake.view().version
@@ -143,6 +145,7 @@ def test_a_slice_without_damage_is_left_alone(tmp_path: Path) -> None:
         mended(lake, DAYS - 1)
 
 
+@pytest.mark.slow
 def test_a_slice_whose_state_before_was_removed_is_made_again_from_a_restart_point(tmp_path: Path) -> None:
     for seed in seeds(2):
         rng = Random(seed)
@@ -201,6 +204,7 @@ def lake_without_old_states(root: Path, day: int = 1, size: str = "70h") -> Smal
     return lake
 
 
+@pytest.mark.slow
 def test_rows_that_a_clean_up_condemns_meanwhile_mend_nothing(tmp_path: Path) -> None:
     lake = lake_without_old_states(tmp_path)
     view, orders = lake.view(), list[ReplayOrder]()
@@ -218,6 +222,7 @@ def test_rows_that_a_clean_up_condemns_meanwhile_mend_nothing(tmp_path: Path) ->
     assert verify(lake.work().lake, "late", lake.view()).findings == ()
 
 
+@pytest.mark.slow
 def test_a_published_run_without_an_attempt_that_counts_is_a_finding(tmp_path: Path) -> None:
     lake = lake_without_old_states(tmp_path)
     view = lake.view()
@@ -230,6 +235,7 @@ def test_a_published_run_without_an_attempt_that_counts_is_a_finding(tmp_path: P
     assert verify(lake.work().lake, "late", lake.view()).findings == ()
 
 
+@pytest.mark.slow
 def test_a_finding_without_an_attempt_does_not_hold_up_the_mending_of_a_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -246,6 +252,7 @@ def test_a_finding_without_an_attempt_does_not_hold_up_the_mending_of_a_run(
         mended(lake, 3)
 
 
+@pytest.mark.slow
 def test_a_lost_table_of_late_records_is_named_and_made_again(tmp_path: Path) -> None:
     rng = Random(1)
     lake = SmallLake(tmp_path, spec=Spec("tumbling: {size: 70h}", "6h", 0))
@@ -263,6 +270,7 @@ def test_a_lost_table_of_late_records_is_named_and_made_again(tmp_path: Path) ->
     assert any("has lost all tables of records" in finding.what for finding in found.findings)
 
 
+@pytest.mark.slow
 def test_a_damaged_run_of_a_warm_up_of_mend_is_mended(tmp_path: Path) -> None:
     """No request stores that warm-up, which begins with the time alone."""
     lake = lake_without_old_states(tmp_path, day=3, size="30h")
@@ -278,6 +286,7 @@ def test_a_damaged_run_of_a_warm_up_of_mend_is_mended(tmp_path: Path) -> None:
     assert verify(lake.work().lake, "late", lake.view()).findings == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", ["tallies", "window_state"])
 def test_a_damaged_warm_up_run_is_mended_although_those_before_it_were_removed(tmp_path: Path, table: str) -> None:
     rng = Random(1)
@@ -300,6 +309,7 @@ def test_a_damaged_warm_up_run_is_mended_although_those_before_it_were_removed(t
     assert verify(lake.work().lake, "late", lake.view()).findings == ()
 
 
+@pytest.mark.slow
 def test_the_run_that_readers_see_is_mended_although_another_one_cannot_be(tmp_path: Path) -> None:
     rng = Random(1)
     lake = SmallLake(tmp_path)
@@ -326,6 +336,7 @@ def test_the_run_that_readers_see_is_mended_although_another_one_cannot_be(tmp_p
     assert lake.rows() == seen
 
 
+@pytest.mark.slow
 def test_a_run_of_a_slice_with_other_bounds_than_the_published_one_is_mended(tmp_path: Path) -> None:
     """The slices were days in UTC, and are days of another time zone."""
     place = Place(tmp_path)
@@ -348,6 +359,7 @@ def test_a_run_of_a_slice_with_other_bounds_than_the_published_one_is_mended(tmp
     assert verify(work.lake, "late", work.ledger.view()).findings == ()
 
 
+@pytest.mark.slow
 def test_a_part_of_a_state_by_an_attempt_that_does_not_count_is_verified_and_mended(tmp_path: Path) -> None:
     """A candidate of days 3 and 4 is computed while the schedule publishes day 3. Then the candidate is published."""
     rng = Random(2)
@@ -382,6 +394,7 @@ def test_a_part_of_a_state_by_an_attempt_that_does_not_count_is_verified_and_men
     assert lake.run(5, 5).is_published
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column", ["day", "arrived"])
 def test_slices_of_a_former_spec_over_another_table_are_made_again_from_that_table(tmp_path: Path, column: str) -> None:
     """Defect: they were compared with the table of the file, which none of their runs has read."""
