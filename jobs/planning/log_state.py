@@ -127,16 +127,16 @@ def _changed_state(pipeline: Pipeline, lake: Lake, version: int, *, pinned: Pinn
     from jobs.pipeline.log_schema import input_columns
 
     try:
-        former = log_place(lake, pipeline).open(version).columns
-        changed = changed_states(
-            pipeline, input_columns(pipeline, pinned.columns), input_columns(pipeline, {**pinned.columns, **former})
-        )
-    except (LogError, SpecError):  # the version is not there any more, or lacks a column
+        columns = log_place(lake, pipeline).open(version).columns
+        both = [name for name in pinned.widened if name in columns]
+        former = {name: columns[name] for name in both if columns[name] != pinned.columns[name]}
+        before = input_columns(pipeline, {**pinned.columns, **former})
+        changed = changed_states(pipeline, input_columns(pipeline, pinned.columns), before)
+    except (LogError, SpecError):  # the version is not there any more, or has other columns
         return None
     if not changed:
         return None
-    widened = (name for name in pinned.widened if former.get(name, "") != pinned.columns[name])
-    kinds = ", ".join(f"{name} from {former.get(name)} to {pinned.columns[name]}" for name in widened)
+    kinds = ", ".join(f"{name} from {kind} to {pinned.columns[name]}" for name, kind in former.items())
     return (
         f"the log has widened {kinds}, and the open windows hold a state of aggregates.{changed[0]} that cannot go on "
         f"with the new type. Give the output another name in {pipeline.source} and adopt this, so that the records of "

@@ -37,7 +37,7 @@ def value_of(layout: ValueLayout, row: dict[str, Any]) -> Any:  # noqa: ANN401 -
     values = [None if name is None else row.get(name) for name in layout.columns]
     if layout.kind == "mapping":
         return dict(zip(layout.columns, values, strict=True))
-    return (*values, *([{name: row.get(name) for name in layout.whole}] if layout.whole else []))
+    return (*values, *([{name: row.get(name) for name in layout.shown}] if layout.shown else []))
 
 
 def run(
@@ -95,7 +95,7 @@ def test_aggregates_of_tumbling_hours() -> None:
 def test_a_function_computes_the_gap_from_a_column() -> None:
     gap = {"session": {"gap": {"function": {"name": f"{OURS}:gap_of_distance", "columns": ["distance"]}}}}
     one = built(windows=gap)
-    assert one.layout.columns == (None, "dep_delay", "distance")
+    assert (one.layout.columns, one.layout.shown) == ((None, "dep_delay"), ("distance",))
     assert panes(run(one)) == [(0, 50 / 60 + 3, (4, 4.0)), (4, 5, (1, 0.0))]
 
 
