@@ -55,12 +55,19 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class ColumnsOf:
-    """Reads some columns as a copy, at any depth, in a dict. If `places` is None, the record's value is a dict."""
+    """Reads some columns as a copy, at any depth, in a dict.
+
+    If `places` is None, it reads all columns. They are a dict: the record's value, or the element `whole` of it.
+    """
 
     places: tuple[tuple[str, Place], ...] | None = None
+    whole: Place | None = None
 
     def __call__(self, value: Value) -> Mapping[str, Any]:
-        row = dict(value) if self.places is None else {name: value[place] for name, place in self.places}
+        if self.places is None:
+            row = dict(value if self.whole is None else value[self.whole])
+        else:
+            row = {name: value[place] for name, place in self.places}
         for name, cell in row.items():
             if type(cell) not in ATOMS:
                 row[name] = plain_copy(cell)

@@ -35,7 +35,9 @@ FLIGHTS: list[dict[str, Any]] = [
 
 def value_of(layout: ValueLayout, row: dict[str, Any]) -> Any:  # noqa: ANN401 - plain data
     values = [None if name is None else row.get(name) for name in layout.columns]
-    return tuple(values) if layout.kind == "tuple" else dict(zip(layout.columns, values, strict=True))
+    if layout.kind == "mapping":
+        return dict(zip(layout.columns, values, strict=True))
+    return (*values, *([{name: row.get(name) for name in layout.whole}] if layout.whole else []))
 
 
 def run(

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from deltalake import DeltaTable
@@ -97,7 +98,7 @@ def test_a_current_table_keeps_its_rows_and_no_other_file(tmp_path: Path, monkey
         assert stored == {Path(path).name for path in DeltaTable(story.uri).file_uris()}
         left = replace(story.work, pipeline=story.work.pipeline.model_copy(update={"publish": None}))
         now_ms = int(max(path.stat().st_mtime for path in Path(story.uri).rglob("*")) * 1_000)
-        story.work.ledger.now_ms = lambda now_ms=now_ms: now_ms + 7_000_000
+        monkeypatch.setattr(story.work.ledger, "now_ms", Mock(return_value=now_ms + 7_000_000))
         clean_copies(left, rng, older_than_ms=8_000_000, writing_ms=0)
         assert rows_of(story.uri) == story.expected(), "its newest file is young"
         assert [current.is_behind for current in current_tables(left)] == [True]

@@ -44,13 +44,18 @@ def test_a_process_without_the_clone_imports_the_code_from_the_archive(tmp_path:
     assert int(done.stdout) > 50
 
 
-def test_the_same_code_gives_the_same_bytes_and_is_archived_once(tmp_path: Path) -> None:
+def test_the_same_code_gives_the_same_bytes_and_is_archived_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     root = _clone(tmp_path / "clone", "x = 1")
     first, second = (code_archive(root, tmp_path / place) for place in ("a", "b"))
     assert first.name == second.name
     assert first.read_bytes() == second.read_bytes()
     written = first.stat().st_mtime_ns
     assert code_archive(root, tmp_path / "a").stat().st_mtime_ns == written
+    with monkeypatch.context() as other_user:  # a file has mode 0600, so Spark could not read that of another user
+        other_user.setattr(archives.os, "access", lambda *_: False)
+        assert code_archive(root, tmp_path / "a").stat().st_mtime_ns > written
     (root / "jobs" / "__init__.py").write_text("x = 2", encoding="utf-8")
     assert code_archive(root, tmp_path / "a").name != first.name
     with zipfile.ZipFile(first) as archive:
