@@ -11,14 +11,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from jobs.engine.fingerprints import relevant_document
-from jobs.folding import first_of
 from jobs.lake.lake import Lake
 from jobs.lake.store import attempts_dataset
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.files import pipeline_document
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import show_instant
-from jobs.plain_text import agreeing, counted
+from jobs.plain_text import agreeing, counted, first_of
 from jobs.planning.spec_changes import in_one_sentence, spec_changes
 from jobs.reading.plain_values import plain, rows_of
 from jobs.reading.published import HIDDEN
