@@ -90,8 +90,7 @@ def _with_session(session_id: int) -> Iterator[ProcessRef]:
 def end_session(session_id: int, grace_s: float) -> int:
     """End the processes that are left of a session: SIGTERM, then SIGKILL after the grace time.
 
-    Returns:
-        How many processes got SIGTERM.
+    Returns how many processes got SIGTERM.
     """
     members = session_members(session_id)
     for member in members:

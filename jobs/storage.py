@@ -116,6 +116,10 @@ class StorageSettings(BaseModel):
             "aws_session_token": self.session_token,
         }
         options |= {name: secret.get_secret_value() for name, secret in secrets.items() if secret is not None}
+        if self.access_key_id is None:
+            # Else deltalake, at an endpoint that is not Amazon's, reads no profile and asks the metadata service. No
+            # other client knows this name.
+            options["AWS_FORCE_CREDENTIAL_LOAD"] = "true"
         if self.region is not None:
             options["aws_region"] = self.region
         if self.endpoint is not None:

@@ -110,10 +110,8 @@ def durable_commits(uri: str) -> Iterator[None]:
 def sync_commits(uri: str, *, after: int) -> int | None:
     """Wait until the disk has all commits to a table after a version, and the files that they add.
 
-    Files of these commits that are gone are left out: a later commit has removed them.
-
-    Returns:
-        The newest of these commits; None if there is none, or if nothing is awaited.
+    Files of these commits that are gone are left out: a later commit has removed them. Returns the newest of these
+    commits; None if there is none, or if nothing is awaited.
 
     Raises:
         StoreError: as for `durable_commits`.

@@ -18,15 +18,7 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 from jobs.lake.damage import one_line
-from jobs.storage import (
-    delta_options,
-    is_s3,
-    make_directory,
-    names_in,
-    remove_directory,
-    storage_settings,
-    write_bytes,
-)
+from jobs.storage import delta_options, is_s3, make_directory, names_in, remove_directory, storage_settings, write_bytes
 from windowlib.errors import LedgerError
 
 if TYPE_CHECKING:

@@ -87,8 +87,7 @@ def _address(array: NDArray[Any]) -> int:
 def load(directories: tuple[Path, ...] | None = None) -> Loops:
     """Load the loops into this process.
 
-    Args:
-        directories: where the machine code may be stored, the first one first.
+    The machine code may be stored in the `directories`, the first one first.
 
     Raises:
         ModuleNotFoundError: numba is needed, and is not installed.

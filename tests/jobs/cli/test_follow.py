@@ -17,6 +17,7 @@ from jobs.engine import fingerprints
 from jobs.lake.lake import Lake
 from jobs.ledger.events import EventKind, LedgerEvent, slice_columns
 from jobs.ledger.ledger import Ledger
+from jobs.ledger.removals import Why, removed_event
 from jobs.replay import replayer
 from jobs.replay.orders import Replayer
 from jobs.replay.replayer import replay_chunk
@@ -322,6 +323,43 @@ def test_a_request_that_could_not_be_published_does_not_stop_the_next_one(shell:
     assert shell("run", "hours", "--from", days[0], "--to", days[2]) == 0, shell.err
     assert shell("follow", "hours") == 0, shell.err
     assert shell.json("status", "days")["pipelines"][0]["requests"] == []
+
+
+def test_what_a_person_has_staged_is_not_replaced(shell: Shell) -> None:
+    """Defect: `follow` closed a request that was staged with --no-publish, and published its slices."""
+    (shell.root / "pipelines" / "pairs.yaml").unlink()
+    days = [str(FIRST + timedelta(days=day)) for day in range(3)]
+    assert shell("run", "hours", "--from", days[0], "--to", days[1]) == 0, shell.err
+    assert shell("follow", "hours", "--no-publish") == 0, shell.err
+    assert shell("run", "hours", "--from", days[1], "--to", days[2]) == 0, shell.err
+    assert shell("follow", "hours") == 1
+    assert "staged with --no-publish) is open for" in " ".join(shell.err.split())
+    assert shell("publish", "days") == 0, shell.err
+    assert shell("follow", "hours") == 0, shell.err
+    assert shell.json("status", "days")["pipelines"][0]["published"]["slices"] == 2
+
+
+@pytest.mark.slow
+def test_new_slices_are_followed_although_an_old_change_lacks_the_state_before_it(shell: Shell) -> None:
+    """Defect: after `retention.checkpoints` has removed that state, `follow` was refused until somebody replayed it."""
+    (shell.root / "pipelines" / "pairs.yaml").unlink()
+    days = [str(FIRST + timedelta(days=day)) for day in range(5)]
+    assert shell("run", "hours", "--from", days[0], "--to", days[3]) == 0, shell.err
+    assert shell("follow", "hours") == 0, shell.err
+    ledger = Ledger(Lake(root=str(shell.root)).ledger("days"), now_ms=lambda: NOW_MS)
+    results = [ledger.view().run(ledger.view().published[day]).result for day in days[:2]]
+    removed = {(result.slice.slice_id, result.attempt_id): Why.CHECKPOINTS for result in results}
+    ledger.write(lambda _view: [removed_event(removed, who="ann", reason="")])
+    append(shell.root, 1, [23])
+    assert shell("run", "hours", "--from", days[1], "--to", days[4]) == 0, shell.err
+    assert shell("follow", "hours") == 0, shell.err
+    assert "a clean-up has removed the state before them" in " ".join(shell.err.split())
+    state = shell.json("status", "days")["pipelines"][0]
+    assert (state["published"]["slices"], state["changed"]["slices"]) == (4, [days[2]])
+    append(shell.root, 0, [23])
+    assert shell("run", "hours", "--from", days[0], "--to", days[4]) == 0, shell.err
+    assert shell("follow", "hours") == 0, shell.err
+    assert shell.json("status", "days")["pipelines"][0]["changed"]["slices"] == []
 
 
 def condemned(result: RunResult) -> LedgerEvent:

@@ -303,12 +303,16 @@ def test_details_that_changed_after_a_snapshot_are_an_error(tmp_path: Path) -> N
         len(run.result.checks)
 
 
-def test_verify_reads_every_event(tmp_path: Path) -> None:
+def test_verify_reads_every_event_and_leaves_the_snapshot(tmp_path: Path) -> None:
     uri = tmp_path / "ledger"
     process(uri).write(lambda _view: request(1, 1))
+    process(uri).write(lambda _view: request(2, 1))
+    inodes = [path.stat().st_ino for path in snapshots(uri)]
     ledger = process(uri)
     ledger.view()
-    assert begun_after(ledger) == 1
+    assert begun_after(ledger) == 2
     ledger.read_whole()
     assert begun_after(ledger) == 0
+    process(uri).view(at=1)  # reads every event, too
+    assert [path.stat().st_ino for path in snapshots(uri)] == inodes
     assert ledger.view() == fresh(uri).view()

@@ -190,7 +190,7 @@ def test_a_cleared_waiver_that_has_ended_is_outdated(place: Place) -> None:
     first = place.decide(ANN, given)
     assert place.decide(ANN, given) == first
     place.decide(BOB, {"action": "cancel", "request_id": place.request_id, "reason": "no"})
-    with pytest.raises(OutdatedDecision, match="a cancellation or a rollback has ended its waivers since"):
+    with pytest.raises(OutdatedDecision, match="a cancellation or a rollback has ended them, other"):
         place.decide(ANN, given)
 
 

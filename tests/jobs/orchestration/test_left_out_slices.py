@@ -117,6 +117,18 @@ def test_a_hole_before_the_head_is_told_with_the_command_that_fills_it(place: Pl
     assert messages(work).keys() == {Event.DIGEST}
 
 
+def test_a_hole_that_the_first_slice_of_the_file_has_left_is_filled_to_the_end_of_the_chain(place: Place) -> None:
+    """Defect: when it was moved back, the command of the hole alone was named, which is refused."""
+    assert published(
+        place, place.work(slices=FROM_THE_SIXTH), scheduled(place, place.work(slices=FROM_THE_SIXTH), lease_id="r")
+    ).is_published
+    work = place.work(more=SCHEDULED)
+    [hole] = standing(work, work.ledger.view()).holes
+    assert hole.command == "`hindcast run late --from 1970-01-08 --to 1970-01-13`"
+    assert run(work, 3, 8).is_published
+    assert standing(work, work.ledger.view()).holes == ()
+
+
 @pytest.mark.slow
 def test_a_hole_between_two_specs_is_filled_with_a_warm_up(place: Place) -> None:
     work = place.work(lateness="1h", more=SCHEDULED)
