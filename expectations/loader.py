@@ -8,7 +8,6 @@ import difflib
 import json
 import os
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn
@@ -66,9 +65,11 @@ def resolve_suite(text: str, *, root: Path = EXPECTATIONS_DIR) -> Path:
     path = (home / inside).resolve()
     if not path.is_relative_to(home):
         raise SpecError(f"suite {text!r} is outside of {home}, the directory of suites; {_available(home)}")
-    with suppress(OSError):  # a name that is too long for the file system
+    try:
         if path.is_file():
             return path
+    except OSError as error:  # such as a directory of another user, or a name that is too long for the file system
+        raise SpecError(f"suite {text!r} cannot be read in {home}: {error.strerror}") from error
     raise SpecError(f"suite {text!r} does not exist in {home}; {_available(home)}")
 
 

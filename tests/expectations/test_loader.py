@@ -333,7 +333,6 @@ def test_the_directory_of_suites_is_found_from_the_pipeline_file(tmp_path: Path)
         "a",
         "",
         "a\0.json",
-        f"{'a' * 300}.json",
     ],
 )
 def test_a_suite_path_cannot_leave_its_directory(text: str, tmp_path: Path) -> None:
@@ -345,6 +344,8 @@ def test_a_suite_path_cannot_leave_its_directory(text: str, tmp_path: Path) -> N
         resolve_suite(text, root=root)
     with pytest.raises(SpecError, match="cannot be read"):
         load_suite_file(root / f"{'a' * 300}.json")
+    with pytest.raises(SpecError, match=r"cannot be read in .*: File name too long"):
+        resolve_suite(f"{'a' * 300}.json", root=root)
 
 
 def test_times_are_in_order_however_they_are_written(tmp_path: Path) -> None:
