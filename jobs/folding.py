@@ -7,6 +7,8 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from jobs.plain_text import first_of
+
 FOLD_FROM = 4
 """This many equal lines in a row, or more, become one line."""
 
@@ -86,12 +88,6 @@ def spans(stretches: Sequence[Sequence[str]], most: int = MAX_SPANS) -> str:
     """
     named = [names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}" for names in stretches]
     return first_of(named, most)
-
-
-def first_of(texts: Sequence[str], most: int, *, separator: str = ", ") -> str:
-    """Return the first texts, and how many more there are: `a, b and 3 more`, or with `; ` `a; b; and 3 more`."""
-    more = f"{separator.strip(', ')} and {len(texts) - most:,} more" if len(texts) > most else ""
-    return separator.join(texts[:most]) + more
 
 
 def first_lines(lines: Sequence[str], most: int = MAX_LINES) -> tuple[str, ...]:

@@ -9,9 +9,8 @@ from jobs.doctor.column_roles import is_usable
 from jobs.doctor.finding import Finding, error, note, ok, warning
 from jobs.doctor.table_facts import TableFacts
 from jobs.durations import UNIT_MS, human_duration
-from jobs.folding import first_of
 from jobs.lake.log_files import is_whole_uri
-from jobs.plain_text import agreeing, counted
+from jobs.plain_text import agreeing, counted, first_of
 from jobs.reading.published import quote_spark
 
 HORIZON_MS: Final = 30 * UNIT_MS["d"]

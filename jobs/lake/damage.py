@@ -30,6 +30,10 @@ _FEATURE_ADVICE = (
 _FEATURE = re.compile(r"[Tt]able features required|\bUnsupported: |catalog-managed table")
 """How deltalake tells that it cannot read a table with a feature or a version of the protocol."""
 _MAX_CAUSE = 300
+_ANSWER = re.compile(
+    r"(?:<\?xml[^>]*>\s*)?<Error>.*?<Code>(.*?)</Code>(?:\s*<Message>(.*?)</Message>)?.*?(?:</Error>|$)", re.DOTALL
+)
+"""The answer of a store that refuses a request. It may repeat headers of the request, such as the session token."""
 
 
 @contextmanager
@@ -75,7 +79,7 @@ def log_errors(uri: str, doing: str) -> Iterator[None]:
         if _FEATURE.search(cause):
             return LogError(f"event log {uri}: {doing} failed: {cause}. {_FEATURE_ADVICE}")
         if is_remote(uri):
-            return LogError(f"event log {uri}: {doing} failed: {cause or type(error).__name__}. {REMOTE_ADVICE}")
+            return LogError(f"event log {uri}: {doing} failed: {one_line(error)}. {REMOTE_ADVICE}")
         return LogError(
             f"event log {uri}: {doing} failed: {cause or type(error).__name__}. A file of the table is damaged or "
             "truncated. Restore it from a backup. If it is a damaged checkpoint of Delta and all commit files still "
@@ -131,8 +135,11 @@ def unreadable(uri: str, error: BaseException, attempts: Collection[tuple[str, s
 
 
 def one_line(error: BaseException) -> str:
-    """Return the message of a library's exception in one line, without colour codes and numbered frames."""
-    text = re.sub(r"\x1b\[[0-9;]*m|↳|\n\s*\d+: [^\n]*", "", str(error))
+    """Return the message of a library's exception in one line, without colour codes and numbered frames.
+
+    Of the answer of a store, it has the code and the message only.
+    """
+    text = re.sub(r"\x1b\[[0-9;]*m|↳|\n\s*\d+: [^\n]*", "", _ANSWER.sub(r"\1: \2", str(error)))
     return " ".join(re.sub(r"note: run with `RUST_BACKTRACE[^\n]*", "", text).split()) or type(error).__name__
 
 

@@ -88,7 +88,8 @@ class RunsProjection:
     def judge(self, event: LedgerEvent) -> None:
         """Take the judgement of a request's runs in."""
         for run_id, checks in judged_checks(event).items():
-            judgement, own = Judgement(basis=str(event.details.get("basis")), checks=checks), self.of(run_id)
+            basis, own = str(event.details.get("basis")), self.of(run_id)
+            judgement = Judgement(basis=basis, checks=checks, request_id=event.request_id or "")
             if own.seen is None:
                 seen = SeenState(judgement=own.judgement, waiver=own.waiver, ended_waiver=own.ended_waiver)
                 self.change(run_id, seen=seen)

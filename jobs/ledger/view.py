@@ -70,10 +70,11 @@ class Waiver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """How much the publication of a run would change settled windows. `basis` names the views that were compared."""
+    """How much the publication of a run by a request would change settled windows. `basis` names what was compared."""
 
     basis: str
     checks: tuple[CheckResult, ...]
+    request_id: str = field(default="", compare=False)
 
     @property
     def failed(self) -> frozenset[tuple[str | None, ...]]:

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from jobs.folding import first_of
 from jobs.ledger.events import LedgerEvent, closed_event
 from jobs.ledger.view import LedgerView, Request, RequestKind
 from jobs.pipeline.slices import next_slice, previous_slice, show_ms, slice_grid, slices_between
-from jobs.plain_text import counted, shortened
+from jobs.plain_text import counted, first_of, shortened
 from jobs.planning.plan import Plan
 from jobs.planning.request_context import (
     Asked,

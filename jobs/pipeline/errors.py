@@ -7,9 +7,8 @@ from typing import Annotated, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from jobs.folding import first_of
 from jobs.pipeline.models.suggestions import did_you_mean
-from jobs.plain_text import shortened, without_credentials
+from jobs.plain_text import first_of, shortened, without_credentials
 
 MAX_SHOWN = 5
 MAX_TEXT = 80

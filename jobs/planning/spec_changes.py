@@ -5,10 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from jobs.engine.fingerprints import key_orders, relevant_document, spec_fingerprint
-from jobs.folding import first_of
 from jobs.pipeline.files import pipeline_document
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.plain_text import shortened
+from jobs.plain_text import first_of, shortened
 from jobs.runs import Slice
 from windowlib.errors import SpecError
 

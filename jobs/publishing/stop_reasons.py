@@ -6,9 +6,8 @@ from functools import lru_cache
 from typing import Any
 
 from expectations import messages
-from jobs.folding import first_of
 from jobs.ledger.view import LedgerView, Request, StagedRun
-from jobs.plain_text import counted, shortened
+from jobs.plain_text import counted, first_of, shortened
 from jobs.planning.chains import judged_runs
 from jobs.runs import SHOWN_DIGITS, CheckResult, Verdict
 from windowlib.records import tables

@@ -10,10 +10,10 @@ the tree failed, the attempt is void, and the chunk is replayed.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from jobs.folding import first_of
 from jobs.lake.arrow_sql import ArrowSql, plain_rows
 from jobs.lake.store import read_attempts
 from jobs.lake.table_files import Attempt
+from jobs.plain_text import first_of
 from jobs.replay.committed_rows import EDGES, REMOVED_EDGES, REMOVED_IDS, ROWS_PER_BATCH, ROWS_PER_TASK, CommittedRows
 from jobs.replay.tasks import LocalTasks, Tasks
 from jobs.runs import LAWS, CheckpointRef, CheckResult, Verdict

@@ -11,14 +11,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from jobs.engine.fingerprints import relevant_document
-from jobs.folding import first_of
 from jobs.lake.lake import Lake
 from jobs.lake.store import attempts_dataset
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.files import pipeline_document
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import show_instant
-from jobs.plain_text import agreeing, counted
+from jobs.plain_text import agreeing, counted, first_of
 from jobs.planning.spec_changes import in_one_sentence, spec_changes
 from jobs.reading.plain_values import plain, rows_of
 from jobs.reading.published import HIDDEN
@@ -306,7 +305,7 @@ def _from_log(
     when = happened.problem if happened.ms is None else show_instant(happened.ms)
     sentence = (
         f"Record {record_id} is assigned: it happened at {when} and arrived in slice "
-        f"{slice_id}, in time for {_windows_word(spec)} of {key}. "
+        f"{slice_id}, in time for {'the function' if spec.windows is None else 'its windows'} of {key}. "
         f"{_windows_text(windows, last=[*same_keys][-1]) or _no_windows_text(spec)}."
     )
     details = {
@@ -374,10 +373,6 @@ def _windows_text(windows: RecordWindows, *, last: str) -> str:
 def _counted(windows: Sequence[str], what: str) -> str:
     happened = what.format(agreeing(len(windows), "are"))
     return f"{counted(len(windows), 'window')} {happened}: {first_of(windows, MAX_WINDOWS)}"
-
-
-def _windows_word(pipeline: Pipeline) -> str:
-    return "the function" if pipeline.windows is None else "its windows"
 
 
 def _no_windows_text(pipeline: Pipeline) -> str:

@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from jobs.durations import format_duration, human_duration
-from jobs.folding import first_of
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import show_instant
-from jobs.plain_text import counted
+from jobs.plain_text import counted, first_of
 from jobs.reading.plain_values import shown_interval
 
 MAX_WINDOWS = 4

@@ -7,12 +7,11 @@ into the ledger where it changes what a plan says, so one look is enough.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from jobs.folding import first_of
 from jobs.lake.log_match import Match, match_input
 from jobs.ledger.events import LedgerEvent
 from jobs.ledger.looks import verified_event
 from jobs.ledger.seen_log import known_log
-from jobs.plain_text import agreeing, counted
+from jobs.plain_text import agreeing, counted, first_of
 from jobs.planning.log_pin import pin_input
 from jobs.planning.plan import Plan
 from jobs.planning.request_context import RequestContext

@@ -83,12 +83,9 @@ class AtlasSpec:
     ) -> "AtlasSpec":
         """Return the spec of a window stage in Atlas's notation.
 
-        Args:
-            stage: `{"$tumblingWindow": {...}}`, `$hoppingWindow` or `$sessionWindow`.
-            columns: the log's columns and their Spark types, in the order of the document's fields.
-            source: the supported options of `$source`: tsFieldName, partitionIdleTimeout.
-            profile: the semantics of the points that the documentation of Atlas leaves open.
-            letters: the writer of dead letters.
+        The stage is `{"$tumblingWindow": {...}}`, `$hoppingWindow` or `$sessionWindow`. `columns` are the log's columns
+        and their Spark types, in the order of the document's fields. `source` has the supported options of `$source`:
+        tsFieldName, partitionIdleTimeout.
 
         Raises:
             SpecError: a part is not valid. The message has its path in the stage, what was found and what is allowed.

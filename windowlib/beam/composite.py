@@ -7,9 +7,6 @@ contains the states of its parts by their names. So the trigger state of one win
 Source: the Beam model (Akidau et al., The Dataflow Model, 2015); docs/reference/beam.md.
 """
 
-# mypy: disable-error-code="explicit-override"
-# The core needs the standard library only, and Python 3.11's has no typing.override.
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 

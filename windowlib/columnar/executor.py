@@ -55,14 +55,10 @@ class Executor(Protocol):
         """
 
     def process(self, records: pa.RecordBatch) -> Emission:
-        """Process records of the current slice in log order, and the steps before each of them.
+        """Process records of the current slice in log order, and the steps before each; return the rows they caused.
 
-        Args:
-            records: `sequence, rank, event_time_ms, record_hash` (int64), the key columns `k0, k1 ..`, and the columns
-                of `ValueLayout.read()` as `v0, v1 ..`.
-
-        Returns:
-            The rows that the records and steps caused. Rows that are not ready may come with a later call.
+        The columns are `sequence, rank, event_time_ms, record_hash` (int64), the key columns `k0, k1 ..`, and those of
+        `ValueLayout.read()` as `v0, v1 ..`. Rows that are not ready may come with a later call.
         """
 
     def end_slice(self) -> Emission:

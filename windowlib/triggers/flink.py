@@ -1,8 +1,5 @@
 """Flink's triggers as frozen values. `windowlib.triggers.protocol` describes the protocol."""
 
-# mypy: disable-error-code="explicit-override"
-# The core needs the standard library only, and Python 3.11's has no typing.override.
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final

@@ -4,9 +4,6 @@ A user's reduce, fold or aggregate stores its running value as JSON in one colum
 data.
 """
 
-# mypy: disable-error-code="explicit-override"
-# The core needs the standard library only, and Python 3.11's has no typing.override.
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any

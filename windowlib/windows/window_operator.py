@@ -14,7 +14,7 @@ from windowlib.functions.window_functions import process_function
 from windowlib.keyed.snapshots import Snapshot
 from windowlib.keyed.state import KeyedState
 from windowlib.keyed.timer_owners import DueTimer
-from windowlib.keyed.timers import EVENT, PROCESSING, Domain, KeyGroupRange, TimerService
+from windowlib.keyed.timers import EVENT, PROCESSING, Domain, KeyGroupRange, TimedOperator, TimerService
 from windowlib.keyed.watermark_check import check_watermark
 from windowlib.records.records import (
     ASSIGNED,
@@ -43,7 +43,7 @@ from windowlib.windows.window_store import EndStore, WindowStore
 from windowlib.windows.windowing import Windowing
 
 
-class WindowOperator:
+class WindowOperator(TimedOperator):
     """Runs the windows of many keys for a driver. It reads no clock and does no I/O.
 
     The driver calls `advance_processing_time` for the clock, `process` for each record in log order, then
@@ -180,16 +180,6 @@ class WindowOperator:
                 self._firing.apply(result, open_window, moment)
         if is_end:
             self._firing.clean_up(open_window, moment)
-
-    def next_event_timer_ms(self) -> int | None:
-        return self._timers.event_timers.next_ms()
-
-    def next_processing_timer_ms(self) -> int | None:
-        return self._timers.processing_timers.next_ms()
-
-    @property
-    def watermark_ms(self) -> int:
-        return self._timers.watermark_ms
 
     def drain(self) -> list[Output]:
         self._count_entered()

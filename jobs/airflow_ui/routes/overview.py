@@ -8,8 +8,7 @@ from fastapi.responses import HTMLResponse, JSONResponse
 
 from jobs.airflow_ui.context import PipelineContext, Visible, opening_once, visible
 from jobs.airflow_ui.rendering import NO_STORE, page
-from jobs.folding import first_of
-from jobs.plain_text import escaped, shortened
+from jobs.plain_text import escaped, first_of, shortened
 from jobs.review import links
 from jobs.review.freshness import freshness_line
 from jobs.review.pages.state import Cause, FailedSlice, PipelineState, pipeline_state

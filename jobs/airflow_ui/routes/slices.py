@@ -14,7 +14,6 @@ from jobs.airflow_ui.context import DecisionPlace, PipelineContext, PipelineDep,
 from jobs.airflow_ui.drawings import plot_caption, plot_svg
 from jobs.airflow_ui.feeds import FeedsDep
 from jobs.airflow_ui.rendering import NO_STORE, page
-from jobs.airflow_ui.tables import Cells, cells_of
 from jobs.ledger.view import StagedRun
 from jobs.pipeline.slices import slice_of_id
 from jobs.planning.change_sentences import told_changes
@@ -22,7 +21,7 @@ from jobs.reading.plain_values import column_values
 from jobs.reading.stored_rows import StoredRuns
 from jobs.reading.stored_tables import spec_of
 from jobs.review import links
-from jobs.review.pages.cells import csv_line
+from jobs.review.pages.cells import Cells, cells_of, csv_line
 from jobs.review.pages.failing import Tally, find_examples, reason_tallies
 from jobs.review.pages.lineage import dag_runs_of, lineage_of, slice_files
 from jobs.review.pages.plots import output_plots

@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from jobs.expressions.derived_columns import Derivation
 from jobs.expressions.evaluation import Derived, derive
-from jobs.folding import first_of
-from jobs.plain_text import shortened
+from jobs.plain_text import first_of, shortened
 from jobs.replay.groups import groups_of, joined
 from jobs.replay.intake.blocks import Block
 from jobs.replay.intake.log_blocks import LogColumns

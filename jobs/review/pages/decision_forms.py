@@ -151,7 +151,9 @@ def _request_forms(
         held_count=len(held),
         publish=_publish(work, view, request),
         waive_and_publish=Possible(
-            why_not=refusal_after(work, view, request, waived=_names(held[:MAX_SHOWN])) if held else ""
+            why_not=refusal_after(work, view, request, waived=[run.result.slice.slice_id for run in held[:MAX_SHOWN]])
+            if held
+            else ""
         ),
         cancel=_tried(lambda: cancel_events(work, view, request_id=request.request_id, reason="-", by=_ANYBODY)),
         is_worked_on=is_live(work, request),
@@ -165,10 +167,6 @@ def _may_publish_again(work: RequestContext, view: LedgerView, request: Request)
     """Return whether a person may publish a rolled back request again, after waivers if its checks have failed."""
     is_rolled_back = request.state is RequestState.ROLLED_BACK
     return is_rolled_back and bool(newly_shown(view, request)) and is_ready(work, view, request)
-
-
-def _names(runs: Sequence[StagedRun]) -> list[str]:
-    return [run.result.slice.slice_id for run in runs]
 
 
 def _held(run: StagedRun) -> HeldSliceForm:

@@ -171,7 +171,7 @@ def build_model(rows: ReportRows) -> ReportModel:
     counted = Counter(line.status for line in lines)
     held, failed = cards(rows.held, rows), cards(rows.failing, rows)
     waived = cards([line.run for line in lines if line.run is not None and line.status is Status.WAIVED], rows)
-    listed, others = _choose_listed(lines)
+    older = max(0, len(lines) - MAX_LISTED_SLICES)
     headline, healthy = _headline(rows, lines, counted)
     return ReportModel(
         rows=rows,
@@ -183,8 +183,8 @@ def build_model(rows: ReportRows) -> ReportModel:
         totals=total(line.run.result.counts for line in lines if line.run),
         statuses=tuple((kind, counted[kind]) for kind in Status if kind is not Status.AWAITED or counted[kind]),
         lines=lines,
-        listed=listed,
-        periods=_periods(others),
+        listed=lines[older:][::-1],
+        periods=_periods(lines[:older]),
         held=held[:MAX_HELD],
         failed=failed[:MAX_HELD],
         waived=waived[:MAX_HELD],
@@ -274,12 +274,6 @@ def _published_range(rows: ReportRows) -> str:
     shown = ", ".join(f"[{start}, {end})" for start, end in stretches[:MAX_STRETCHES])
     left_out = len(stretches) - MAX_STRETCHES
     return f"{shown} and {left_out:,} more {'range' if left_out == 1 else 'ranges'}" if left_out > 0 else shown
-
-
-def _choose_listed(lines: Sequence[SliceLine]) -> tuple[tuple[SliceLine, ...], tuple[SliceLine, ...]]:
-    """Return the newest slices, newest first, and the older ones, oldest first."""
-    cut = max(0, len(lines) - MAX_LISTED_SLICES)
-    return tuple(reversed(lines[cut:])), tuple(lines[:cut])
 
 
 def _periods(lines: Sequence[SliceLine]) -> tuple[Period, ...]:

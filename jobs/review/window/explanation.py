@@ -6,14 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set as Abstra
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from jobs.folding import first_of
 from jobs.lake.lake import Lake
 from jobs.lake.store import table_columns
 from jobs.ledger.seen_log import known_log
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import show_instant
-from jobs.plain_text import agreeing, counted
+from jobs.plain_text import agreeing, counted, first_of
 from jobs.planning.changed_slices import named_spans
 from jobs.planning.event_times import event_times
 from jobs.reading.log_places import log_place

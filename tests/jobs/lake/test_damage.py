@@ -13,7 +13,7 @@ from deltalake import write_deltalake
 from deltalake.exceptions import DeltaError
 
 from jobs.lake import pinned_files
-from jobs.lake.damage import log_errors, table_errors
+from jobs.lake.damage import log_errors, one_line, table_errors
 from jobs.lake.delta_log import DeltaPlace
 from tests.support.delta_logs import commits_of
 from windowlib.errors import LogError, StoreError
@@ -66,6 +66,19 @@ def test_a_log_below_a_directory_that_may_not_be_entered_is_told(monkeypatch: py
     monkeypatch.setattr(pinned_files, "file_system", lambda uri: (SimpleNamespace(get_file_info=refuse), uri))
     with pytest.raises(LogError, match=r"event log /x/log: listing its files failed: Permission denied. Give this"):
         pinned_files._refuse_lost_files(Mock(uri="/x/log"), [Mock(path="part.parquet")])
+
+
+def test_the_answer_of_a_store_is_told_by_its_code_and_message() -> None:
+    """Defects: the answer repeats the session token, and of a log in a store, no reason was told."""
+    answer = (
+        '<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>InvalidToken</Code><Message>It is malformed.</Message>'
+        "<Token-0>canary</Token-0><HostId>x</HostId></Error>"
+    )
+    with pytest.raises(LogError) as told, log_errors("s3://b/x", "opening version latest"):
+        raise DeltaError(f"Kernel error\n  ↳ 400 Bad Request\n  ↳ {answer}\n")
+    assert "failed: Kernel error 400 Bad Request InvalidToken: It is malformed.. Check that the" in str(told.value)
+    cut = DeltaError(answer.replace("</HostId></Error>", "").replace("<Message>It is malformed.</Message>", ""))
+    assert one_line(cut) == "InvalidToken:"
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from jobs.cli.explain import _locator
 from jobs.cli.main import hindcast
 from jobs.cli.options import run_cli
 from jobs.cli.status import _state
@@ -25,6 +26,7 @@ from jobs.ledger.projection import project
 from jobs.ledger.view import LedgerView, RequestKind, RequestState
 from jobs.orchestration.requests import run_request
 from jobs.pipeline.models.log import SliceGrammar
+from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import check_range, parse_bound, show_ms, slice_grid, slices_between
 from jobs.planning.chains import run_before
 from jobs.planning.change_reach import with_reach
@@ -36,8 +38,10 @@ from jobs.planning.restating import request_to_continue
 from jobs.planning.steps import Ask
 from jobs.publishing.decisions import rollback
 from jobs.publishing.publishing import publish_request
+from jobs.review import position
 from jobs.review.explain import explain
 from jobs.review.pages.record_search import search_records
+from jobs.review.position import Located
 from jobs.review.report.collect import collect_view
 from jobs.review.report.model import build_model
 from jobs.review.report.slice_calendar import months, strips
@@ -390,7 +394,9 @@ def test_slices_of_a_former_spec_are_compared_as_their_runs_have_read_them(tmp_p
 
 
 @pytest.mark.slow
-def test_slices_of_a_former_spec_whose_slice_column_the_log_no_longer_has_are_compared(tmp_path: Path) -> None:
+def test_slices_of_a_former_spec_whose_slice_column_the_log_no_longer_has_are_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Defect: after the adoption of a table with other columns, `status` was refused, because of those of before."""
     place = Place(tmp_path)
     for day in range(4):
@@ -410,3 +416,14 @@ def test_slices_of_a_former_spec_whose_slice_column_the_log_no_longer_has_are_co
     ]
     continued, _ = request_to_continue(work, staged.request_id)
     assert continued.pipeline.log.table == "log", "defect: it replayed its slices with the records of the other table"
+    tables = []
+
+    def locate(_session: object, spec: Pipeline, *_: object, **_named: object) -> Located:
+        tables.append(spec.log.table)
+        return Located(rank=0, watermark_ms=None)
+
+    monkeypatch.setattr(position, "locate", locate)
+    view = work.ledger.view()
+    for name in ("1970-01-05", "1970-01-07"):
+        _locator(work, view=view, master=None)(view.run(view.published[name]), "0")
+    assert tables == ["log", "other"], "defect: it searched the other table for a record of the former one"

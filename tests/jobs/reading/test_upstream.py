@@ -650,7 +650,7 @@ def test_a_reader_may_have_longer_slices_than_all_that_its_upstream_publishes(tm
     head = work.ledger.view().head
     assert head is not None
     read = lineage_of(work.lake, reader, work.ledger.view(), run=head).upstream
-    assert [place.slice_id for place in read] == ["1970-01-02T12", "1970-01-02T18"]
+    assert [result.slice.slice_id for result in read] == ["1970-01-02T12", "1970-01-02T18"]
     upstream_work = context_in(tmp_path, one)
     newest = upstream_work.ledger.view().standing[-1].seq
     rollback(upstream_work, newest, reason="a test", who="ann")  # 1970-01-02T00 of 6h is still published

@@ -133,15 +133,9 @@ def summed(rows: Float64s, starts: Int64s, *, levels: int) -> tuple[Parts, Int64
 
     The rows are cut into integers of at most 52 bits with common exponents, level by level until nothing is left. The
     sum of a group is the difference of two prefix sums modulo 2**64. It is exact because the sum of a group fits 62
-    bits.
+    bits. Groups that still have a rest after so many `levels` are not computed, and their parts are undefined.
 
-    Args:
-        rows: finite doubles, ordered by group.
-        starts: the first row of each group; no group is empty and none has 2**30 rows.
-        levels: the number of levels after which the groups that still have a rest are given up.
-
-    Returns:
-        The parts, undefined for the groups that were not computed, and the indices of those.
+    The `rows` are finite, ordered by group. No group is empty, and none has 2**30 rows.
     """
     bounds = np.append(starts, len(rows))
     room = int(np.diff(bounds).max()).bit_length()
