@@ -297,6 +297,17 @@ class Runs(Mapping[str, StagedRun]):
     def __iter__(self) -> Iterator[str]:
         return iter(self.briefs)
 
+    @override
+    def __eq__(self, other: object) -> bool:
+        """Compare the runs. Those without another event between two views of a ledger are not decoded."""
+        if not isinstance(other, Runs) or self._are_gone != other._are_gone:
+            return super().__eq__(other)
+        own, others = self._runs.slots, other._runs.slots
+        changed = {run_id for run_id in own.keys() | others.keys() if own.get(run_id) is not others.get(run_id)}
+        return all(self.get(run_id) == other.get(run_id) for run_id in changed)
+
+    __hash__ = Mapping.__hash__
+
     def __len__(self) -> int:
         return len(self.briefs)
 

@@ -159,7 +159,8 @@ def of_other_chain(work: RequestContext, view: LedgerView, request: Request) -> 
 
 def of_changed_warm_up(view: LedgerView, request: Request) -> Obstacle | None:
     """Refuse a request of which slices of the warm-up were published since it was opened, unless its state fits."""
-    replaced = () if request.is_repair else replaced_since(view, request, end_ms=request.from_ms)
+    has_none = request.is_repair or request.warm_up is None  # `replaced_since` reads all publications
+    replaced = () if has_none else replaced_since(view, request, end_ms=request.from_ms)
     if not replaced or _continues_with_spec(view, request):
         return None
     why = (

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import takewhile
 
 from jobs.ledger.events import EventKind, LedgerEvent, closed_event, slice_columns
 from jobs.ledger.provenance import decision_details
@@ -83,7 +84,8 @@ def publish_events(
 
 def _refuse_repetition(view: LedgerView, request: Request, by: By) -> None:
     """Refuse a decision that the ledger has already, and that somebody has rolled back: its DAG run was cleared."""
-    own = next((past for past in view.publications if past.decision_id == by.decision_id), None)
+    since_opened = takewhile(lambda past: past.seq >= request.opened_seq, reversed(view.publications))
+    own = next((past for past in since_opened if past.decision_id == by.decision_id), None)
     if own is None or own.request_id != request.request_id:
         return
     undone = next((past for past in view.publications if past.undoes == own.seq), None)
@@ -240,11 +242,12 @@ def _settles(work: RequestContext, view: LedgerView, request: Request, *, other:
     else:
         wanted = slices_between(work.pipeline, other.from_ms, other.to_ms)
     shown = {**view.published, **newly_shown(view, request)}
+    names = {slice_.slice_id for slice_ in wanted}
     opened = {
         slice_id: maker.opened_seq
         for publication in view.standing
+        for slice_id in names.intersection(publication.changes)
         if (maker := view.requests.get(publication.request_id or "")) is not None
-        for slice_id in publication.changes
     }
 
     def is_settled(slice_: Slice) -> bool:
