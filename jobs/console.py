@@ -35,6 +35,8 @@ OK, REFUSED, USAGE, INTERRUPTED = 0, 1, 2, 130
 UNWRITTEN = 120
 """The status of Python itself if the last output cannot be written."""
 
+_PACKAGES = frozenset({"expectations", "hindcast", "jobs", "windowlib"})
+"""Hindcast's own."""
 
 NO_WIDTH = 100_000
 """The width of a pipe or a file: a program that reads the output gets whole lines."""
@@ -331,7 +333,13 @@ def _usage(error: click.ClickException) -> int:
 
 
 def _report_other(error: BaseException, name: str, failed: str) -> int:
-    """Print the problem of the disk from which an error comes. Any other error is a bug in Hindcast."""
+    """Print a package that is missing, or the problem of the disk. Any other error is a bug in Hindcast."""
+    if isinstance(error, ModuleNotFoundError) and f"{error.name}".partition(".")[0] not in _PACKAGES:
+        complain(
+            f"{failed}: the Python environment has no package {error.name}. After an update of Hindcast, install the "
+            "packages of its new version (`make setup` in a clone), and run the same command again"
+        )
+        return REFUSED
     if not isinstance(error, OSError) or (problem := disk_problem(error)) is None:
         return _report_bug(error, name)
     complain(f"{failed}: {error.filename or error}: {problem}")

@@ -75,7 +75,7 @@ _STAGES_WITH_PATHS = ("$project", "$addFields", "$set", "$unset", "$unwind")
 RETRACTIONS_VERSION = 2
 
 # The same for users' triggers, evictors and gaps beside aggregates. 1: structs were tuples, and records of open windows
-# were stored by the places of the log's columns.
+# were stored by the places of their columns.
 RECORDS_VERSION = 2
 
 RUN_ID_DIGITS = 32

@@ -119,8 +119,10 @@ def slices_to_follow(work: RequestContext) -> tuple[tuple[Slice, ...], tuple[str
     theirs = place.slices(view)
     runs = [run for run in published_runs(own) if spec_of(own, run).log.slice.cut == pipeline.log.slice.cut]
     own_ms, changed = _starts_of_newest_spec(own), changed_slices(work, own)
-    bounds_ms = (*own_ms[:1], grid.first_ms, _end_of_removed_states(own, changed))
-    first_ms = max([start for start in bounds_ms if start is not None], default=None)
+    first_ms = max([start for start in (*own_ms[:1], grid.first_ms) if start is not None], default=None)
+    inside = [change for change in changed if first_ms is None or change.slice.start_ms >= first_ms]
+    if (after_ms := _end_of_removed_states(own, inside)) is not None:
+        first_ms = after_ms
     chosen = [
         slice_
         for slice_ in theirs
@@ -162,20 +164,19 @@ def _starts_of_newest_spec(view: LedgerView) -> list[int]:
 
 
 def _end_of_removed_states(view: LedgerView, changed: Sequence[ChangedSlice]) -> int | None:
-    """Return where the first slice begins whose state before is stored, after changed ones whose state was removed.
+    """Return where the first slice begins whose state before is stored, after the first changed ones without that.
 
-    A clean-up has removed it (`retention.checkpoints`). None if a replay of each changed slice could begin.
+    A clean-up has removed it (`retention.checkpoints`). None if the first changed slice can be replayed.
     """
-    removed_ms = [
-        change.slice.end_ms
-        for change in changed
-        if (before := run_before(view, change.slice)) is not None
-        and before.checkpoint_removal is not None
-        and continues_chain(view, view.chain_run(change.run.result.run_id).result)
-    ]
+
+    def is_removed(change: ChangedSlice) -> bool:
+        before, run = run_before(view, change.slice), view.chain_run(change.run.result.run_id)
+        return before is not None and before.checkpoint_removal is not None and continues_chain(view, run.result)
+
+    removed_ms = [change.slice.end_ms for change in takewhile(is_removed, changed)]
     chain = map(view.chain_run, view.published.values() if removed_ms else ())
     stored_ms = (run.result.slice.end_ms for run in chain if run.checkpoint_removal is None)
-    return min((end_ms for end_ms in stored_ms if end_ms >= max(removed_ms)), default=None)
+    return min((end_ms for end_ms in stored_ms if end_ms >= removed_ms[-1]), default=None)
 
 
 def _of_changes_outside(work: RequestContext, changed: Sequence[ChangedSlice]) -> str:

@@ -85,6 +85,19 @@ def why_lost(work: RequestContext, view: LedgerView) -> str:
     )
 
 
+def why_stopped(work: RequestContext, view: LedgerView) -> str:
+    """Return why the published chain cannot go on: it is lost (`why_lost`), or its suite is refused; else empty."""
+    why = why_lost(work, view)
+    if not why and work.pipeline.quality is not None:
+        from jobs.planning.suite_fingerprint import suite_fingerprint  # the other functions need no suite
+
+        try:
+            suite_fingerprint(work.pipeline)
+        except SpecError as error:
+            return f"nothing is replayed until the suite is right: {error}"
+    return why
+
+
 def going_on(pipeline: Pipeline, why: str, *, first: str | None = None) -> str:
     """Return how a chain that cannot be computed any more goes on, from a slice or the head on."""
     file = "the pipeline file" if why == CODE_CHANGED else "a pipeline file that fits"

@@ -4,6 +4,7 @@ Readers check only the rows that they read. `verify` checks every row, without S
 is read (jobs.ledger.chain). `plan --verify` compares the event log with the records that the runs read.
 """
 
+import errno
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
@@ -32,6 +33,8 @@ from windowlib.records.row_ids import IdSum
 from windowlib.records.tables import STATE_TABLES
 
 _PLACE = ("slice_id", "attempt_id")
+_OF_THIS_PROCESS = (errno.EACCES, errno.EPERM, errno.EMFILE)
+"""The errors of a process that may not read a file, or not so many: the file need not be made again."""
 ROWS_AT_ONCE = 250_000
 """At most so many rows of a table are in memory at a time. A state of which ids need all rows of a key has more."""
 
@@ -171,7 +174,8 @@ def _compared(
         refuse_outage(uri, error)
         if len(runs) == 1:
             slice_id, attempt_id = run_attempt(runs[0], table)
-            is_own = f"attempt_id={attempt_id}" in str(error)  # else the log of the table is damaged
+            is_damaged = getattr(error.__cause__, "errno", None) not in _OF_THIS_PROCESS
+            is_own = is_damaged and f"attempt_id={attempt_id}" in str(error)  # else the table's log is damaged
             place = {"slice_id": slice_id, "attempt_id": attempt_id} if is_own else dict.fromkeys(_PLACE)
             return 0, [Finding(table=table, file=None, what=str(error), **place)]
     middle = len(runs) // 2

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal, Inexact, InvalidOperation
-from itertools import repeat
+from itertools import repeat, zip_longest
 from math import isnan, nan
 from typing import Any, Final, Literal, TypeAlias
 
@@ -20,7 +20,7 @@ class ValueLayout:
     `kind`:
     - 'tuple': one element per entry of `columns`. An entry None, as for a count, gives None. The inputs of aggregates
       come first, in the order of the aggregates, then the columns that triggers and evictors read. If users' functions
-      read all columns of the log, the last element is a dict of these columns, `whole`.
+      read records, the last element is a dict of the columns `shown` to them.
     - 'single': the value of the only column.
     - 'mapping': a dict of `columns`, for user functions and documents. Its instants are epoch microseconds, its dates
       epoch days.
@@ -30,13 +30,13 @@ class ValueLayout:
 
     kind: Literal["tuple", "single", "mapping"]
     columns: tuple[str | None, ...]
-    whole: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ()
     gap: str | Callable[[Mapping[str, Any]], int] | None = None
 
     def read(self) -> tuple[str, ...]:
         """Return the columns that tasks read, each once, in a fixed order."""
         gap = (self.gap,) if isinstance(self.gap, str) else ()
-        return tuple(dict.fromkeys(name for name in (*self.columns, *self.whole, *gap) if name is not None))
+        return tuple(dict.fromkeys(name for name in (*self.columns, *self.shown, *gap) if name is not None))
 
 
 KEYS_MAX: Final = 1 << 17
@@ -99,14 +99,15 @@ def _key_values(column: pa.Array) -> list[Any]:
 def batch_values(batch: pa.RecordBatch, layout: ValueLayout) -> tuple[Iterable[Any], Iterable[int | None]]:
     """Return the values and the gaps of the rows. The columns of `layout.read()` are v0, v1 .. in the batch."""
     read, count = layout.read(), batch.num_rows
-    columns: dict[str, Sequence[Any]] = {name: column_values(batch.column(f"v{i}")) for i, name in enumerate(read)}
+    convert = column_values if layout.kind == "mapping" else plain_values
+    columns: dict[str, Sequence[Any]] = {name: convert(batch.column(f"v{i}")) for i, name in enumerate(read)}
     chosen = [repeat(None, count) if name is None else columns[name] for name in layout.columns]
     gaps = columns[layout.gap] if isinstance(layout.gap, str) else repeat(None, count)
     if layout.kind == "single":
         return chosen[0], gaps
-    if layout.whole:
-        rows_of_log = zip(*(columns[name] for name in layout.whole), strict=True)
-        chosen.append([dict(zip(layout.whole, row, strict=True)) for row in rows_of_log])
+    if layout.shown:
+        of_functions = zip(*(column_values(batch.column(f"v{read.index(name)}")) for name in layout.shown), strict=True)
+        chosen.append([dict(zip(layout.shown, row, strict=True)) for row in of_functions])
     rows = zip(*chosen, strict=True) if chosen else repeat((), count)
     if layout.kind == "tuple":
         return rows, gaps
@@ -146,8 +147,8 @@ def value_reader(layout: ValueLayout, types: Mapping[str, str], *, were_dates: C
         return cells[0]
     if layout.kind == "mapping":
         return _fields_reader(dict(zip(map(str, layout.columns), cells, strict=True)))
-    if layout.whole:
-        cells.append(_fields_reader({name: reader_of(name) for name in layout.whole}))
+    if layout.shown:
+        cells.append(_fields_reader({name: reader_of(name) for name in layout.shown}))
 
     def read(value: Any) -> Any:  # noqa: ANN401 - of any column
         if type(value) is not tuple:
@@ -173,18 +174,25 @@ def _instant_of(number: int) -> int:
 
 
 def _reader(node: Node, *, was_date: bool) -> _Reader:
-    """Return a function that reads a stored value of a type, at any depth. It raises ValueError for another type."""
+    """Return a function that reads a stored value of a type, at any depth. It raises ValueError for another type.
+
+    Structs and maps are dicts, or tuples and lists of pairs (windowlib.columnar.arrow.plain_values).
+    """
     if isinstance(node, str):
         readers = _readers_of(node, was_date=was_date)
     elif node["type"] == "struct":
-        inner = _fields_reader({field["name"]: _reader(field["type"], was_date=was_date) for field in node["fields"]})
-        readers = {type(None): _same, dict: inner}
+        fields = {field["name"]: _reader(field["type"], was_date=was_date) for field in node["fields"]}
+        readers = {type(None): _same, dict: _fields_reader(fields), tuple: _tuple_reader(tuple(fields.values()))}
     elif node["type"] == "array":
         item = _reader(node["elementType"], was_date=was_date)
         readers = {type(None): _same, list: lambda values: [item(value) for value in values]}
     else:
         name, item = (_reader(node[part], was_date=was_date) for part in ("keyType", "valueType"))
-        readers = {type(None): _same, dict: lambda values: {name(key): item(values[key]) for key in values}}
+        readers = {
+            type(None): _same,
+            dict: lambda values: {name(key): item(values[key]) for key in values},
+            list: lambda pairs: [(name(key), item(value)) for key, value in pairs],
+        }
 
     def read(value: Any) -> Any:  # noqa: ANN401 - of any column
         reader = readers.get(type(value))
@@ -202,6 +210,17 @@ def _fields_reader(fields: Mapping[str, _Reader]) -> _Reader:
         if type(value) is not dict:
             raise ValueError
         return {name: reader(value.get(name)) for name, reader in fields.items()}
+
+    return read
+
+
+def _tuple_reader(fields: Sequence[_Reader]) -> _Reader:
+    """Return a function that reads the fields of a struct by place. Later fields are newer than the value: null."""
+
+    def read(value: tuple[Any, ...]) -> Any:  # noqa: ANN401 - a struct
+        if len(value) > len(fields):
+            raise ValueError
+        return tuple([field(part) for field, part in zip_longest(fields, value)])
 
     return read
 

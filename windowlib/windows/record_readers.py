@@ -57,17 +57,15 @@ class Measure:
 class ColumnsOf:
     """Reads some columns as a copy, at any depth, in a dict.
 
-    If `places` is None, it reads all columns. They are a dict: the record's value, or the element `whole` of it.
+    If `places` is None, the record's value is a dict. The places are those in the value, or in the part `within` it.
     """
 
     places: tuple[tuple[str, Place], ...] | None = None
-    whole: Place | None = None
+    within: Place | None = None
 
     def __call__(self, value: Value) -> Mapping[str, Any]:
-        if self.places is None:
-            row = dict(value if self.whole is None else value[self.whole])
-        else:
-            row = {name: value[place] for name, place in self.places}
+        part = value if self.within is None else value[self.within]
+        row = dict(part) if self.places is None else {name: part[place] for name, place in self.places}
         for name, cell in row.items():
             if type(cell) not in ATOMS:
                 row[name] = plain_copy(cell)

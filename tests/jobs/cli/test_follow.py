@@ -339,25 +339,26 @@ def test_what_a_person_has_staged_is_not_replaced(shell: Shell) -> None:
     assert shell.json("status", "days")["pipelines"][0]["published"]["slices"] == 2
 
 
+@pytest.mark.slow
 def test_new_slices_are_followed_although_an_old_change_lacks_the_state_before_it(shell: Shell) -> None:
     """Defect: after `retention.checkpoints` has removed that state, `follow` was refused until somebody replayed it."""
     (shell.root / "pipelines" / "pairs.yaml").unlink()
-    days = [str(FIRST + timedelta(days=day)) for day in range(DAYS + 1)]
-    assert shell("run", "hours", "--from", days[0], "--to", days[4]) == 0, shell.err
+    days = [str(FIRST + timedelta(days=day)) for day in range(5)]
+    assert shell("run", "hours", "--from", days[0], "--to", days[3]) == 0, shell.err
     assert shell("follow", "hours") == 0, shell.err
     ledger = Ledger(Lake(root=str(shell.root)).ledger("days"), now_ms=lambda: NOW_MS)
     results = [ledger.view().run(ledger.view().published[day]).result for day in days[:2]]
     removed = {(result.slice.slice_id, result.attempt_id): Why.CHECKPOINTS for result in results}
     ledger.write(lambda _view: [removed_event(removed, who="ann", reason="")])
     append(shell.root, 1, [23])
-    assert shell("run", "hours", "--from", days[1], "--to", days[5]) == 0, shell.err
+    assert shell("run", "hours", "--from", days[1], "--to", days[4]) == 0, shell.err
     assert shell("follow", "hours") == 0, shell.err
-    assert "2 published days changed" not in shell.err
     assert "a clean-up has removed the state before them" in " ".join(shell.err.split())
     state = shell.json("status", "days")["pipelines"][0]
-    assert (state["published"]["slices"], state["changed"]["slices"]) == (5, [days[2]])
-    command = state["changed"]["sentences"][1].partition("hindcast ")[2]
-    assert shell(*command.split()) == 0, shell.err
+    assert (state["published"]["slices"], state["changed"]["slices"]) == (4, [days[2]])
+    append(shell.root, 0, [23])
+    assert shell("run", "hours", "--from", days[0], "--to", days[4]) == 0, shell.err
+    assert shell("follow", "hours") == 0, shell.err
     assert shell.json("status", "days")["pipelines"][0]["changed"]["slices"] == []
 
 

@@ -336,6 +336,23 @@ def test_ctrl_c_is_not_reported_as_a_bug(shell: Shell, monkeypatch: pytest.Monke
     assert shell.err.strip().startswith("interrupted; run the same command again")
 
 
+@pytest.mark.parametrize(("module", "is_bug"), [("obstore.store", False), ("jobs.no_module", True)])
+def test_a_package_that_an_update_needs_is_not_reported_as_a_bug(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, module: str, *, is_bug: bool
+) -> None:
+    """Defect: after `git pull` without `make setup`, the first command that needs a new package told of a bug."""
+
+    def fail(*_args: object, **_kwargs: object) -> NoReturn:
+        raise ModuleNotFoundError(f"No module named {module!r}", name=module)
+
+    monkeypatch.setattr(RequestContext, "plan", fail)
+    assert shell("plan", "sales", *RANGE) == 1
+    assert ("bug in Hindcast" in shell.err) == is_bug
+    assert shell.err.startswith(f"error: the Python environment has no package {module}. After an update") == (
+        not is_bug
+    )
+
+
 @pytest.mark.slow
 def test_a_closed_pipe_is_not_reported_as_a_bug(shell: Shell) -> None:
     shell("run", "sales", *RANGE)

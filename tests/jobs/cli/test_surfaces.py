@@ -169,6 +169,19 @@ def test_no_surface_offers_a_publication_that_is_refused_after_the_waiver(checke
     assert checked("publish", "sales", "--request", request.request_id) == 1
 
 
+def test_a_suite_that_this_version_refuses_is_told_before_the_schedule_fails(checked: Shell) -> None:
+    """Defect: after an upgrade that refuses the suite, `status` and the pages told nothing."""
+    checked("run", "sales", "--from", "2024-01-01", "--to", "2024-01-02")
+    suite = checked.root / "suites" / "sales.json"
+    suite.write_text(suite.read_text().replace('"max_value": 100', '"max_value": 100, "mostly": 0'))
+    assert checked("status", "sales") == 0
+    why = "nothing is replayed until the suite is right: "
+    assert f"\n  {why}" in checked.out
+    assert "expect_column_values_to_be_between: accepts everything" in checked.out
+    work = pipeline_context(checked)
+    assert pipeline_state(work, work.ledger.view()).lost.startswith(why)
+
+
 def test_a_candidate_that_readers_see_is_not_called_ready(checked: Shell) -> None:
     days = ("--from", "2024-01-01", "--to", "2024-01-03")
     assert (checked("run", "sales", *days, "--as-candidate"), checked("run", "sales", *days)) == (0, 0)

@@ -1,7 +1,9 @@
 """`hindcast mend`: damaged rows of any table are made again with the same ids, and nothing else changes."""
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
+from errno import EACCES
 from pathlib import Path
 from random import Random
 
@@ -20,7 +22,7 @@ from jobs.pipeline.slices import parse_bound, slices_between
 from jobs.planning.request_context import Asked
 from jobs.publishing.cleaning import clean_lake
 from jobs.publishing.publishing import publish
-from jobs.reading.stored_rows import Finding, run_attempt
+from jobs.reading.stored_rows import Finding, StoredRuns, run_attempt
 from jobs.reading.verify import Span, verify
 from jobs.replay.orders import ReplayOrder
 from jobs.replay.restart import restart_before
@@ -32,7 +34,7 @@ from tests.support.repair_model import DAY_MS, Spec, day_text
 from tests.support.replays import pipeline_of
 from tests.support.small_lake import WHO, SmallLake, replay
 from tests.support.waiving import waive_newest
-from windowlib.errors import RequestError
+from windowlib.errors import RequestError, StoreError
 from windowlib.records import tables
 
 DAYS = 6
@@ -240,6 +242,15 @@ def test_a_finding_without_an_attempt_does_not_hold_up_the_mending_of_a_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake = a_lake(tmp_path, Random(3))
+    view = lake.view()
+
+    def forbid(_stored: StoredRuns, table: str, runs: Sequence[StagedRun]) -> None:
+        raise StoreError(f"attempt_id={run_attempt(runs[0], table)[1]}") from PermissionError(EACCES, "denied")
+
+    with monkeypatch.context() as other_user:  # what a user may not read need not be made again
+        other_user.setattr(StoredRuns, "checked", forbid)
+        report = verify(lake.work().lake, "late", view)
+        assert (bool(report.findings), report.mendable) == (True, ())
     [tallies] = (path for path in files_that_count(lake) if f"tallies/slice_id={day_text(3)}" in str(path))
     tallies.unlink()
     told = "no attempt at the published run 12 counts any more"

@@ -19,7 +19,7 @@ from jobs.replay.pinned import Pinned
 from tests.support.day_chains import DAY_MS, FIRST_MS, HOUR_MS, SCHEMA, run
 from tests.support.delta_logs import commits_of
 from tests.support.replays import NOW_MS
-from windowlib.errors import SpecError
+from windowlib.errors import HindcastError, SpecError
 
 LOG = (
     "pipeline: late\nlog:\n  table: log\n  over: all\n  event_time: {column: at, unit: ms}\n  slice: {by: day}\n"
@@ -126,11 +126,15 @@ def test_records_of_open_windows_have_the_values_of_a_widened_column(
     assert shown[0]
 
 
-@pytest.mark.parametrize("aggregate", ["sum", "min"])
+OTHER_OUTPUT = r"column 's' of table .*window_outputs is a bigint, but a replay now makes it a double"
+OTHER_STATE = r"widened v from bigint to double, and the open windows hold a state of aggregates\.s that cannot go on"
+
+
+@pytest.mark.parametrize(("aggregate", "refusal"), [("sum", OTHER_OUTPUT), ("min", OTHER_OUTPUT), ("avg", OTHER_STATE)])
 def test_an_output_that_a_widened_column_changes_is_refused_by_its_name_while_windows_are_open(
-    tmp_path: Path, aggregate: str
+    tmp_path: Path, aggregate: str, refusal: str
 ) -> None:
-    """The rows of the state have another layout then, which is no damage."""
+    """The rows of the state have another layout then, which is no damage. Defect: the state of `avg` was damage."""
     windows = f"windows: {{tumbling: {{size: 2d}}}}\naggregates: {{s: {{{aggregate}: v}}}}\n"
     text = f"{LOG}watermark: {{kind: ascending}}\n{windows}"
     for day in range(4):
@@ -138,11 +142,10 @@ def test_an_output_that_a_widened_column_changes_is_refused_by_its_name_while_wi
     run(context(tmp_path, text), 0, 3)
     widen(tmp_path / "log", "v", "long", "double")
     work = context(tmp_path, text)
-    refusal = r"column 's' of table .*window_outputs is a bigint, but a replay now makes it a double"
-    with pytest.raises(SpecError, match=refusal):
+    with pytest.raises(HindcastError, match=refusal):
         run(work, 3, 4)
     ask = Ask(slices=slices_between(work.pipeline, FIRST_MS + 3 * DAY_MS, FIRST_MS + 4 * DAY_MS))
-    with pytest.raises(SpecError, match=refusal):  # only the run told it once
+    with pytest.raises(HindcastError, match=refusal):  # only the run told it once
         work.plan(work.ledger.view(), ask)
 
 

@@ -86,7 +86,7 @@ def test_parts_of_a_stored_value_are_those_of_a_record_that_is_read_now(
     kind: str, stored: object, value: object
 ) -> None:
     """They are found by name. Defects: users' functions saw former fields and types, and days as microseconds."""
-    layout = ValueLayout(kind="tuple", columns=(None,), whole=("new", "v"))
+    layout = ValueLayout(kind="tuple", columns=(None,), shown=("new", "v"))
     read = value_reader(layout, {"new": "int", "v": kind}, were_dates={"v"})
     assert repr(read((None, {"v": stored, "gone": 1}))) == repr((None, {"new": None, "v": value}))
 
