@@ -42,7 +42,6 @@ class Layout:
         return ColumnsOf(tuple((name, self.place(name)) for name in names))
 
     def built(self) -> ValueLayout:
-        """Return the layout of all columns collected so far."""
         return ValueLayout(kind=self.kind, columns=tuple(self.columns), shown=tuple(self.shown))
 
 

@@ -5,9 +5,6 @@ read them, it is a dict. A `Place` is an index of the tuple or a key of the dict
 Spark sends them to its workers.
 """
 
-# mypy: disable-error-code="explicit-override"
-# The core needs the standard library only, and Python 3.11's has no typing.override.
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal

@@ -61,6 +61,7 @@ def context(root: Path, text: str) -> RequestContext:
     return open_request_context(pipeline, Lake(root=str(root)), now_ms=lambda: NOW_MS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("windows", [ATLAS, PROCESS, EVICTOR], ids=["atlas", "process", "evictor"])
 def test_records_of_open_windows_have_null_in_a_column_that_the_log_has_got_since(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, windows: str
@@ -86,6 +87,7 @@ def test_records_of_open_windows_have_null_in_a_column_that_the_log_has_got_sinc
     assert [2] in shown[0] if windows == EVICTOR else any("None" in text or "null" in text for text in shown[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("windows", [ATLAS, PROCESS], ids=["atlas", "process"])
 @pytest.mark.parametrize(
     ("kind", "before", "after"),
@@ -147,6 +149,7 @@ def test_an_output_that_a_widened_column_changes_is_refused_by_its_name_while_wi
         work.plan(work.ledger.view(), ask)
 
 
+@pytest.mark.slow
 def test_a_key_that_was_widened_is_refused_by_the_plan_as_by_the_run_with_a_way_on(tmp_path: Path) -> None:
     """Defect: the plan told nothing, and the run advised to rename an output."""
     rows = [
