@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, TypeAlias
 import pyarrow as pa
 
 from windowlib.columnar.arrow import column_values, plain_values
+from windowlib.errors import SpecError
 from windowlib.records.column_types import Node, decimal_of, parse_type
 
 
@@ -132,10 +133,11 @@ _Reader: TypeAlias = Callable[[Any], Any]
 def value_reader(layout: ValueLayout, types: Mapping[str, str], *, were_dates: Collection[str] = ()) -> _Reader:
     """Return a function that makes a stored value a `Record.value`.
 
-    It raises ValueError or ArithmeticError if the value has another form. A stored mapping or struct gets the columns
-    of a record that is read now: one that the log has got since is null, and one that it has lost is left out. A value
-    that was stored before its column was widened becomes the value that is read now. `types` are those of the columns,
-    and `were_dates` the columns with timestamps that were dates before.
+    It raises ValueError or ArithmeticError if the value has another form, and SpecError if a column may have been
+    renamed. A stored mapping or struct gets the columns of a record that is read now: one that the log has got since is
+    null, and one that it has lost is left out. A value that was stored before its column was widened becomes the value
+    that is read now. `types` are those of the columns, and `were_dates` the columns with timestamps that were dates
+    before.
     """
 
     def reader_of(name: str | None) -> _Reader:
@@ -146,9 +148,9 @@ def value_reader(layout: ValueLayout, types: Mapping[str, str], *, were_dates: C
     if layout.kind == "single":
         return cells[0]
     if layout.kind == "mapping":
-        return _fields_reader(dict(zip(map(str, layout.columns), cells, strict=True)))
+        return _record_reader(dict(zip(map(str, layout.columns), cells, strict=True)))
     if layout.shown:
-        cells.append(_fields_reader({name: reader_of(name) for name in layout.shown}))
+        cells.append(_record_reader({name: reader_of(name) for name in layout.shown}))
 
     def read(value: Any) -> Any:  # noqa: ANN401 - of any column
         if type(value) is not tuple:
@@ -199,6 +201,23 @@ def _reader(node: Node, *, was_date: bool) -> _Reader:
         if reader is None:
             raise ValueError
         return reader(value)
+
+    return read
+
+
+def _record_reader(columns: Mapping[str, _Reader]) -> _Reader:
+    """Return a function that reads a mapping of a record's columns. It refuses one that may have a renamed column."""
+    inner, names = _fields_reader(columns), columns.keys()
+
+    def read(value: Any) -> Any:  # noqa: ANN401 - a mapping, or damaged
+        if type(value) is dict and value.keys() - names and names - value.keys():
+            lost, new = (", ".join(sorted(some)) for some in (value.keys() - names, names - value.keys()))
+            raise SpecError(
+                f"the records of open windows have the columns {lost}, which the log has no more, and lack {new}. If a "
+                "column was renamed, these records would have null in it. List the `columns` of the function in the "
+                "pipeline file and adopt this, so that the records are read again; or begin a new chain with --fresh"
+            )
+        return inner(value)
 
     return read
 

@@ -57,7 +57,7 @@ class RestoredState:
         """Restore the executor. Return None, or a text about the first damaged row or the executor's own error.
 
         Raises:
-            SpecError: a column of the state has more bytes than one array.
+            SpecError: a column of the state has more bytes than one array, or the spec cannot go on with the state.
         """
         whole = {name: pa.concat_tables(parts) for name, parts in self._parts.items()}
         for name, rows in whole.items():
@@ -74,6 +74,8 @@ class RestoredState:
                 self._sums[name] = IdSum.of_array(columns[tables.ROW_ID].to_numpy())
                 self._rows[name], state[name] = rows, rows.select(list(arrow_columns(table)))
             executor.restore(state)
+        except SpecError:
+            raise
         except HindcastError as error:
             return str(error)
         except UNREADABLE as error:

@@ -11,6 +11,7 @@ import pytest
 from tests.support.fuzzing import seeds
 from windowlib.columnar.arrow import plain_values
 from windowlib.columnar.record_values import KeyReader, ValueLayout, value_reader
+from windowlib.errors import SpecError
 
 
 def batch(*columns: list[Any]) -> pa.RecordBatch:
@@ -88,7 +89,14 @@ def test_parts_of_a_stored_value_are_those_of_a_record_that_is_read_now(
     """They are found by name. Defects: users' functions saw former fields and types, and days as microseconds."""
     layout = ValueLayout(kind="tuple", columns=(None,), shown=("new", "v"))
     read = value_reader(layout, {"new": "int", "v": kind}, were_dates={"v"})
-    assert repr(read((None, {"v": stored, "gone": 1}))) == repr((None, {"new": None, "v": value}))
+    assert repr(read((None, {"v": stored}))) == repr((None, {"new": None, "v": value}))
+
+
+def test_a_record_that_may_have_a_renamed_column_is_refused() -> None:
+    """Defect: it had null in the column of the new name, in silence."""
+    read = value_reader(ValueLayout(kind="mapping", columns=("a", "new")), {"a": "int", "new": "int"})
+    with pytest.raises(SpecError, match="have the columns old, which the log has no more, and lack new"):
+        read({"a": 1, "old": 2})
 
 
 @pytest.mark.parametrize(
