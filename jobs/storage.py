@@ -114,8 +114,7 @@ class StorageSettings(BaseModel):
         secrets = {f"aws_{name}": getattr(self, name) for name in names}
         options |= {name: secret.get_secret_value() for name, secret in secrets.items() if secret is not None}
         if self.access_key_id is None:
-            # Else deltalake, at an endpoint that is not Amazon's, reads no profile and asks the metadata service. No
-            # other client knows this name.
+            # Else deltalake reads no profile at another store, and asks the metadata service. No other client takes it.
             options["AWS_FORCE_CREDENTIAL_LOAD"] = "true"
         if self.region is not None:
             options["aws_region"] = self.region
