@@ -146,10 +146,8 @@ def one_line(error: BaseException) -> str:
 def damaged_file(uri: str, attempts: Collection[tuple[str, str]] = ()) -> tuple[str, str] | None:
     """Return the first damaged file of a local table and the reason.
 
-    The log's files are tried first, then the data files of `attempts`, then the other data files.
-
-    Returns:
-        None if every file can be read, or if the table is not local.
+    The log's files are tried first, then the data files of `attempts`, then the other data files. None: every file can
+    be read, or the table is not local.
     """
     if is_remote(uri):
         return None

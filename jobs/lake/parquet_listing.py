@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 _OTHERS: Final = {"_delta_log": "a Delta table", ".hoodie": "a Hudi table"}
 """Directories of tables, whose data files are not all valid. An Iceberg table has `metadata/*.metadata.json`."""
-_NUMBER_BITS: Final = {"int": 31, "bigint": 63}
+_NUMBER_BITS: Final = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}
 _VERSION_BYTES: Final = 6
 """A version is a number of 48 bits, which JSON keeps."""
 

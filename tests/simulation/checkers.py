@@ -5,20 +5,22 @@ raises an AssertionError; the schedule then fails with the name of the checker.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache, cached_property
+from operator import is_
 from typing import ParamSpec
 
 from jobs.ledger.chain import GENESIS, Row
 from jobs.ledger.events import EventKind, LedgerEvent
 from jobs.ledger.leases import Lease, is_held
-from jobs.ledger.view import LedgerView, RequestKind
+from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
 from jobs.planning.request_context import covers
 from jobs.reading.published import published_runs
 from jobs.reading.stored_rows import run_attempt
 from jobs.runs import EMPTY_STATE, Verdict
 from tests.simulation.actors import Actor
-from tests.simulation.world import SLICES, World, judged_by_hash
+from tests.simulation.world import SLICES, Rows, World, judged_by_hash
 
 P = ParamSpec("P")
 Seen = dict[str, str | None]
@@ -47,6 +49,8 @@ class Observer:
     staged: set[tuple[str, str]] = field(default_factory=set)  # (attempt, slice)
     waived: set[str] = field(default_factory=set)  # runs with a waiver that no cancellation or rollback has ended
     started_by: dict[str, int] = field(default_factory=dict)  # attempt -> pid
+    needed: Mapping[Rows, str] = field(default_factory=dict)  # rows that `view` needs -> what is wrong without them
+    chain: Sequence[StagedRun | None] = ()  # the published runs of which `readers_see_a_chain` was true
     written: Counter[str] = field(default_factory=Counter)  # kind of event -> commits with such events
 
     def copy(self, world: World) -> "Observer":
@@ -62,6 +66,8 @@ class Observer:
             staged=set(self.staged),
             waived=set(self.waived),
             started_by=dict(self.started_by),
+            needed=self.needed,
+            chain=self.chain,
         )
 
 
@@ -76,7 +82,7 @@ class Commit:
     view: LedgerView
     version: int
     observer: Observer
-    _by_kind: dict[EventKind, list[LedgerEvent]] = field(default_factory=dict)
+    _by_kind: dict[EventKind, list[LedgerEvent]] = field(default_factory=dict)  # in the order of the events
 
     def __post_init__(self) -> None:
         for event in self.events:
@@ -86,9 +92,21 @@ class Commit:
     def world(self) -> World:
         return self.observer.world
 
-    def of(self, kind: EventKind) -> list[LedgerEvent]:
+    @property
+    def kinds(self) -> tuple[EventKind, ...]:
+        """The kinds of the events."""
+        return tuple(self._by_kind)
+
+    def of(self, kind: EventKind) -> Sequence[LedgerEvent]:
         """Return the events of a kind."""
-        return self._by_kind.get(kind, [])
+        return self._by_kind.get(kind, ())
+
+    @cached_property
+    def changed(self) -> list[tuple[Request, Request]]:
+        """The earlier requests that the commit may have changed, before and after it. Others are the same values."""
+        after = self.view.requests
+        pairs = ((request, after[request_id]) for request_id, request in self.before.requests.items())
+        return [(before, now) for before, now in pairs if before is not now]
 
     def looks_held(self, lease: Lease) -> bool:
         """Return whether the actor could see that a lease is held, at its last read and at its write."""
@@ -138,25 +156,32 @@ def no_publication_is_lost_or_merged(commit: Commit) -> None:
     if published:
         observer.standing.append((commit.version, dict(observer.seen)))
     observer.seen.update(changes)
+    shown = filled(observer.seen) if changes else observer.published_at[-1]
     if reverted:
         seq, earlier = observer.standing.pop()
         assert reverted[0].details["undoes"] == seq, "a rollback reverts the newest publication"
-        assert filled(observer.seen) == filled(earlier), "readers see what they saw before the publication"
-    observer.published_at.append(filled(observer.seen))
-    assert dict(commit.view.published) == filled(observer.seen), "readers see another state than was published"
+        assert shown == filled(earlier), "readers see what they saw before the publication"
+    observer.published_at.append(shown)
+    assert commit.view.published == shown, "readers see another state than was published"
 
 
 def readers_see_a_chain(commit: Commit) -> None:
-    """A run that was first a part of a warm-up may begin the chain with nothing."""
+    """A run that was first a part of a warm-up may begin the chain with nothing.
+
+    Runs are values. If readers see the same ones at the same slices as after the last commit, nothing has changed.
+    """
+    runs = [commit.view.published_run(slice_.slice_id) for slice_ in SLICES]
+    if len(commit.observer.chain) == len(runs) and all(map(is_, runs, commit.observer.chain)):
+        return
     state_after: dict[str, str] = {}
-    for index, slice_ in enumerate(SLICES):
-        run = commit.view.published_run(slice_.slice_id)
+    for index, (slice_, run) in enumerate(zip(SLICES, runs, strict=True)):
         if run is None:
             continue
         state_after[slice_.slice_id] = run.result.state_after
         if not run.is_chain_start:
             before = state_after.get(SLICES[index - 1].slice_id, EMPTY_STATE)
             assert run.result.state_before == before, "a run follows its predecessor"
+    commit.observer.chain = runs
 
 
 def only_passed_or_waived_runs_are_published(commit: Commit) -> None:
@@ -187,8 +212,8 @@ def a_published_run_was_judged(commit: Commit) -> None:
 
 def no_live_request_is_ended(commit: Commit) -> None:
     world, actor = commit.world, commit.actor
-    for request in commit.before.requests.values():
-        if not request.is_open or commit.view.requests[request.request_id].is_open:
+    for request, now in commit.changed:
+        if not request.is_open or now.is_open:
             continue
         for lease in request.leases:
             is_own = lease.holder is not None and lease.holder.pid == actor.pid
@@ -209,9 +234,8 @@ def a_rollback_holds_the_schedule(commit: Commit) -> None:
 
 
 def an_ended_request_does_not_change(commit: Commit) -> None:
-    for request in commit.before.requests.values():
-        if not request.is_open:
-            assert commit.view.requests[request.request_id].runs == request.runs, "no run is added to it"
+    for request, now in commit.changed:
+        assert request.is_open or now.runs == request.runs, "no run is added to it"
 
 
 def a_request_is_published_whole(commit: Commit) -> None:
@@ -282,24 +306,37 @@ def an_erasure_is_accepted_once_and_before_it_is_replayed(commit: Commit) -> Non
 
 
 def no_file_of_a_run_is_gone(world: World, view: LedgerView) -> None:
-    for path in world.named - world.files.keys():
-        attempt_id = path.partition("=")[2].partition("/")[0]
-        assert attempt_id not in view.staged_attempts, f"{path} is a file of a run"
+    for path in world.gone:
+        assert world.places[path][1] not in view.staged_attempts, f"{path} is a file of a run"
 
 
-def no_needed_row_is_deleted(world: World, view: LedgerView) -> None:
-    """Readers have the rows of what they see, open requests those of their runs, and the next slice its state."""
-    runs = {*view.published.values()}.union(*(request.runs.values() for request in view.open_requests()))
-    for run_id in runs:
+def no_needed_row_is_deleted(observer: Observer, paths: Collection[str] | None) -> None:
+    """Readers have the rows of what they see, open requests those of their runs, and the next slice its state.
+
+    Only a commit of the ledger changes what is needed, and only the removal of `paths` takes rows away. None: a commit.
+    """
+    world = observer.world
+    if paths is None:
+        observer.needed = needed_rows(observer.view)
+    rows = observer.needed.keys() if paths is None else observer.needed.keys() & set(map(world.rows_of, paths))
+    for place in rows:
+        assert world.has_rows(*place), observer.needed[place]
+
+
+def needed_rows(view: LedgerView) -> dict[Rows, str]:
+    """Return the rows that a view needs, and what is wrong without them."""
+    needed = {}
+    for run_id in {*view.published.values()}.union(*(request.runs.values() for request in view.open_requests())):
         run = view.runs.get(run_id)
         assert run is not None, f"a clean-up has removed run {run_id}"
         result = run.result
-        assert world.has_rows("panes", result.slice.slice_id, result.attempt_id), f"the rows of {run_id} are deleted"
+        needed["panes", (result.slice.slice_id, result.attempt_id)] = f"the rows of {run_id} are deleted"
     head = view.head
     if head is not None:
         assert head.checkpoint_removal is None, "the state of the head is removed"
         result = head.result
-        assert world.has_rows("timers", result.slice.slice_id, result.attempt_id), "the state of the head is deleted"
+        needed["timers", (result.slice.slice_id, result.attempt_id)] = "the state of the head is deleted"
+    return needed
 
 
 def a_candidate_stays_beside_the_chain(commit: Commit) -> None:
@@ -323,22 +360,34 @@ def a_candidate_stays_beside_the_chain(commit: Commit) -> None:
             assert head.result.spec_fingerprint == request.spec_fingerprint, "the chain ends with another spec"
 
 
-AFTER_COMMITS: tuple[Callable[[Commit], None], ...] = (
-    no_run_is_staged_twice,
-    no_run_is_stolen,
-    no_publication_is_lost_or_merged,
-    readers_see_a_chain,
-    only_passed_or_waived_runs_are_published,
-    a_published_run_was_judged,
-    no_live_request_is_ended,
-    a_rollback_holds_the_schedule,
-    an_ended_request_does_not_change,
-    a_request_is_published_whole,
-    a_publication_closes_only_settled_requests,
-    a_condemned_attempt_has_no_holder_and_no_run,
-    an_erasure_is_accepted_once_and_before_it_is_replayed,
-    a_candidate_stays_beside_the_chain,
-)
+AFTER_COMMITS: Mapping[Callable[[Commit], None], Collection[EventKind]] = {
+    no_run_is_staged_twice: {EventKind.STAGED},
+    no_run_is_stolen: {EventKind.STARTED, EventKind.STAGED},
+    no_publication_is_lost_or_merged: (),
+    readers_see_a_chain: (),
+    only_passed_or_waived_runs_are_published: {
+        EventKind.WAIVED,
+        EventKind.CLOSED,
+        EventKind.ROLLED_BACK,
+        EventKind.PUBLISHED,
+    },
+    a_published_run_was_judged: {EventKind.PUBLISHED},
+    no_live_request_is_ended: (),
+    a_rollback_holds_the_schedule: {EventKind.PUBLISHED},
+    an_ended_request_does_not_change: (),
+    a_request_is_published_whole: {EventKind.PUBLISHED},
+    a_publication_closes_only_settled_requests: {EventKind.PUBLISHED},
+    a_condemned_attempt_has_no_holder_and_no_run: {EventKind.STAGED, EventKind.CONDEMNED},
+    an_erasure_is_accepted_once_and_before_it_is_replayed: {EventKind.ACCEPTED, EventKind.STAGED},
+    a_candidate_stays_beside_the_chain: {EventKind.CHECKED, EventKind.CLOSED, EventKind.PUBLISHED},
+}
+"""Checker -> the kinds of the events that it looks at. Without any, it is called after every commit."""
+
+
+@cache
+def checkers_of(kinds: tuple[EventKind, ...]) -> tuple[Callable[[Commit], None], ...]:
+    """Return the checkers of a commit with events of these kinds, in their order."""
+    return tuple(checker for checker, own in AFTER_COMMITS.items() if not own or not {*own}.isdisjoint(kinds))
 
 
 # --- after every read -------------------------------------------------------------------------------------------------
@@ -384,14 +433,14 @@ class Checkers:
         commit = Commit(
             actor=actor, rows=rows, events=events, before=before, view=observer.view, version=version, observer=observer
         )
-        for checker in AFTER_COMMITS:
+        for checker in checkers_of(commit.kinds):
             self._run(checker, commit)
         self.removed()
 
-    def removed(self) -> None:
-        """Check after a file was removed."""
-        for checker in (no_file_of_a_run_is_gone, no_needed_row_is_deleted):
-            self._run(checker, self.observer.world, self.observer.view)
+    def removed(self, paths: Collection[str] | None = None) -> None:
+        """Check after the rows of files were deleted, or a file was removed. None: after a commit of the ledger."""
+        self._run(no_file_of_a_run_is_gone, self.observer.world, self.observer.view)
+        self._run(no_needed_row_is_deleted, self.observer, paths)
 
     def read(self, view: LedgerView, *, newest: int, at: int | None) -> None:
         """Check what a reader sees; `newest` is the newest version that the same reader has seen."""

@@ -7,6 +7,7 @@ commit is used by all others. A `Ledger` without this sharing gives the same vie
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
+from typing import Final
 
 from typing_extensions import override
 
@@ -68,6 +69,11 @@ class MemoryTable:
 class _EndedFold(Projection):
     """A fold that takes no further events in: it has the view. A compaction changes only the version of a view."""
 
+    __slots__ = ()
+
+    def __init__(self, view: LedgerView) -> None:  # the fields of a fold would stay empty, and take long to make
+        self._view = view
+
     @override
     def view(self, version: int) -> LedgerView:
         view = self._view
@@ -82,11 +88,15 @@ def _ended(history: EventHistory) -> EventHistory:
     return replace(
         history,
         events=history.events.copy(),
-        project=_EndedFold(_view=history.project.view(history.known)),
+        project=_EndedFold(history.project.view(history.known)),
         commits=history.commits.copy(),
         tips=history.tips.copy(),
         given_up=history.given_up.copy(),
     )
+
+
+UNREAD: Final = EventHistory()
+"""What a process has read before it reads. Nobody changes it: `SharedLedger._read` takes another one over."""
 
 
 @dataclass(frozen=True)
@@ -189,7 +199,11 @@ class SharedLedger(Ledger):
     """The ledger of a process, which takes over what another process has made of the same commits."""
 
     @override
-    def _read(self, *, after: int) -> None:
+    def _forget(self) -> None:
+        self._history = UNREAD
+
+    @override
+    def _read(self, *, after: int, saves: bool = True) -> None:
         store = self._store
         assert isinstance(store, MemoryStore), "processes of one world share a table in memory"
         try:

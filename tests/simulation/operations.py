@@ -71,6 +71,7 @@ class Start:
         world = World(Random(0))
         world.table = source.table.copy()
         world.log, world.files, world.named = source.log, dict(source.files), set(source.named)
+        world.gone = set(source.gone)
         world.places, world.paths = dict(source.places), dict(source.paths)
         world.now_ms, world.ids, world.next_pid = source.now_ms, source.ids, source.next_pid
         return Start(world, self.observer.copy(world), self.requests, self.history, self.opened)

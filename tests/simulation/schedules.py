@@ -121,7 +121,7 @@ def play(seed: int) -> Played:
         except Violation as violation:
             raise FailedSchedule(seed, checkers.violation or violation, world) from violation
         finally:
-            world.on_commit, world.on_removal = lambda _actor, _rows: None, lambda: None
+            world.on_commit, world.on_removal = lambda _actor, _rows: None, lambda _paths: None
             world.end()
     return Played(
         seed=seed,
@@ -194,21 +194,29 @@ def _start(world: World, program: Program) -> None:
 
 def _next(world: World, rng: Random) -> Actor | None:
     """Return the actor that runs next; None if all sleep or are paused."""
-    for pid, until_ms in list(world.paused_until_ms.items()):
-        if until_ms <= world.elapsed_ms or pid not in world.alive:
-            del world.paused_until_ms[pid]
-            world.fault("process that comes back" if pid in world.alive else "process killed while paused")
     paused = world.paused_until_ms
+    if paused:
+        _come_back(world)
     ready = [
         actor
         for actor in world.actors
-        if actor.is_dead or (actor.pid not in paused and (actor.may_go_on is None or actor.may_go_on()))
+        if actor.is_dead or ((actor.may_go_on is None or actor.may_go_on()) and actor.pid not in paused)
     ]
     return rng.choice(ready) if ready else None
 
 
-def _may_run(world: World, actor: Actor) -> bool:
-    return actor.pid not in world.paused_until_ms and actor.is_ready()
+def _come_back(world: World) -> None:
+    """End the pauses that are over, and those of processes that were killed."""
+    for pid, until_ms in list(world.paused_until_ms.items()):
+        if until_ms <= world.elapsed_ms or pid not in world.alive:
+            del world.paused_until_ms[pid]
+            world.fault("process that comes back" if pid in world.alive else "process killed while paused")
+
+
+def _newest_ready(world: World) -> Actor:
+    return next(
+        actor for actor in reversed(world.actors) if actor.pid not in world.paused_until_ms and actor.is_ready()
+    )
 
 
 @dataclass(frozen=True)
@@ -276,7 +284,9 @@ def _alone(world: World, checkers: Checkers, work: Callable[[Actor], None]) -> N
     world.kinds[actor.pid] = HUMAN
     while not actor.done:
         world.pass_time(1)
-        step(world, checkers, next(other for other in reversed(world.actors) if _may_run(world, other)))
+        newest = world.actors[-1]
+        is_next = newest.may_go_on is None and not world.paused_until_ms  # the usual case
+        step(world, checkers, newest if is_next else _newest_ready(world))
     while world.actors:
         step(world, checkers, world.actors[0])
     if actor.error is not None:

@@ -53,6 +53,8 @@ PLAIN = PIPELINES[PIPELINE]
 SLICES = slices_between(PLAIN, FIRST_MS, FIRST_MS + DAYS * DAY_MS)
 NUMBERS = {slice_: number for number, slice_ in enumerate(SLICES)}
 FIRST_ERASURE = 1_000
+Rows = tuple[str, Attempt]
+"""The rows of an attempt at a slice in a table."""
 TRACED = 400
 """The trace keeps so many of the last steps."""
 
@@ -83,8 +85,9 @@ class World:
     files: dict[str, LeftoverFile] = field(default_factory=dict)  # path -> a file in the lake
     written: dict[str, LeftoverFile] = field(default_factory=dict)  # the same, and the files that were removed
     named: set[str] = field(default_factory=set)  # the paths that the newest versions of the tables name
+    gone: set[str] = field(default_factory=set)  # those of `named` whose files were removed
     places: dict[str, Attempt] = field(default_factory=dict)  # path -> the attempt at a slice whose rows it has
-    paths: dict[tuple[str, Attempt], tuple[str, ...]] = field(default_factory=dict)  # table, attempt -> its `places`
+    paths: dict[Rows, tuple[str, ...]] = field(default_factory=dict)  # table, attempt -> its `places`
     deleted: dict[str, int] = field(default_factory=dict)  # path -> when its rows were deleted
     faults: Counter[str] = field(default_factory=Counter)
     trace: deque[tuple[str, str]] = field(default_factory=lambda: deque(maxlen=TRACED))
@@ -94,7 +97,7 @@ class World:
     rule: str = ""  # the rule for settled windows of the pipeline files
     retention: str = ""  # their retention
     on_commit: Callable[[Actor, Sequence[Row]], None] = field(default=lambda _actor, _rows: None)
-    on_removal: Callable[[], None] = field(default=lambda: None)
+    on_removal: Callable[[Collection[str]], None] = field(default=lambda _paths: None)
 
     def new_id(self) -> str:
         self.ids += 1
@@ -216,10 +219,16 @@ class World:
         if any(slice_ in slices and version not in accepted for version, slice_ in self.erased.items()):
             raise LogError("a commit removed records")
 
-    def has_rows(self, table: str, slice_id: str, attempt_id: str) -> bool:
+    def has_rows(self, table: str, place: Attempt) -> bool:
         """Return whether a table has the rows of an attempt at a slice."""
-        paths = self.paths.get((table, (slice_id, attempt_id)), ())
-        return any(path in self.named and path in self.files for path in paths)
+        for path in self.paths.get((table, place), ()):  # noqa: SIM110 - is called often
+            if path in self.named and path in self.files:
+                return True
+        return False
+
+    def rows_of(self, path: str) -> Rows:
+        """Return the rows that a file has."""
+        return path.partition("/")[0], self.places[path]
 
     def coordinates(self, slice_: Slice) -> LogCoordinates:
         amounts = self.log[NUMBERS[slice_]]
@@ -249,7 +258,7 @@ class MemoryReplayer:
     def __call__(self, order: ReplayOrder) -> list[RunResult]:
         self.actor.stop_here("replay")
         before = order.before
-        if before is not None and not self.world.has_rows("timers", before.slice_id, before.attempt_id):
+        if before is not None and not self.world.has_rows("timers", (before.slice_id, before.attempt_id)):
             raise StoreError(f"the state after slice {before.slice_id} is not stored")
         self._write(order)
         self.world.refuse_erased(order.slices, order.known_log)
@@ -311,11 +320,13 @@ class MemoryFiles:
         del metadata
         self.actor.stop_here("delete rows")
         world = self.world
-        for path in [path for path in _of_tables(world.named, [table]) if world.places[path] in attempts]:
+        paths = [path for path in _of_tables(world.named, [table]) if world.places[path] in attempts]
+        for path in paths:
             world.named.discard(path)
+            world.gone.discard(path)
             world.deleted[path] = world.now_ms
         world.fault("rows deleted")
-        world.on_removal()
+        world.on_removal(paths)
 
     def expired(self, tables: Iterable[str], *, older_than_ms: int) -> frozenset[str]:
         self.actor.stop_here("read deleted files")
@@ -328,7 +339,8 @@ class MemoryFiles:
             self.actor.stop_here("remove a file")
             self.world.files.pop(path, None)
             self.world.deleted.pop(path, None)
-            self.world.on_removal()
+            self.world.gone |= {path} & self.world.named
+            self.world.on_removal([path])
 
 
 def _of_tables(paths: Iterable[str], tables: Iterable[str]) -> list[str]:

@@ -70,6 +70,7 @@ class Place:
         shutil.copytree(self.uri.with_name("backup"), self.uri)
 
 
+@pytest.mark.slow
 def test_a_kept_table_is_read_as_one_that_is_opened_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Defect: in a store, a process kept a table that was removed and made anew, with its former files."""
     for seed in seeds(30):

@@ -143,6 +143,7 @@ class RandomPublications:
         return plain(read_published(self.work.lake, NAME, view).to_pylist()) if view.published else []
 
 
+@pytest.mark.slow
 def test_a_current_table_is_what_readers_see_after_kills_and_races_and_lost_publications(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
