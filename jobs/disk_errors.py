@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
 from windowlib.errors import StoreError
@@ -48,6 +49,13 @@ def disk_problem_in(text: str) -> str | None:
 
 def _told(code: int) -> str:
     return f"{os.strerror(code)}. {_ADVICE[code]}"
+
+
+def may_write(place: str) -> bool:
+    """Return whether this process may write in a directory, or make it. Of a store, that is not known before."""
+    if "://" in place:
+        return True
+    return os.access(next(path for path in (Path(place), *Path(place).absolute().parents) if path.exists()), os.W_OK)
 
 
 @contextmanager

@@ -106,15 +106,11 @@ class StorageSettings(BaseModel):
             "max_retries": "1000",
             "backoff_config.max_backoff": "5s",
         }
-        secrets = {
-            "aws_access_key_id": self.access_key_id,
-            "aws_secret_access_key": self.secret_access_key,
-            "aws_session_token": self.session_token,
-        }
+        names = ("access_key_id", "secret_access_key", "session_token")
+        secrets = {f"aws_{name}": getattr(self, name) for name in names}
         options |= {name: secret.get_secret_value() for name, secret in secrets.items() if secret is not None}
         if self.access_key_id is None:
-            # Else deltalake, at an endpoint that is not Amazon's, reads no profile and asks the metadata service. No
-            # other client knows this name.
+            # Else deltalake reads no profile at another store, and asks the metadata service. No other client takes it.
             options["AWS_FORCE_CREDENTIAL_LOAD"] = "true"
         if self.region is not None:
             options["aws_region"] = self.region

@@ -17,7 +17,7 @@ from urllib.parse import quote
 from pydantic import TypeAdapter
 from typing_extensions import override
 
-from jobs.disk_errors import writing
+from jobs.disk_errors import may_write, writing
 from jobs.durability import Put, durable_files
 from jobs.durations import format_duration
 from jobs.engine.fingerprints import fingerprint
@@ -262,9 +262,14 @@ class UpstreamPlace:
         )
 
     def _listing(self, view: LedgerView, slices: Sequence[UpstreamSlice]) -> ParquetListing:
-        """Return the files of slices. Those that do not exist are written before."""
+        """Return the files of slices. Those that do not exist are written before.
+
+        A process that may not write there, such as Airflow's API server in its container, has its own directory.
+        """
         log, store = self.pipeline.log, _Store.of(self.uri)
         made_of = [slice_.digest(log) for slice_ in slices]
+        if not all(map(store.has, slices, made_of)) and not may_write(self.uri):
+            store = store.own_copy()
         lacking = [
             (slice_, digest) for slice_, digest in zip(slices, made_of, strict=True) if not store.has(slice_, digest)
         ]
@@ -276,7 +281,7 @@ class UpstreamPlace:
             store.write_index()
         files = (store.file(slice_, digest) for slice_, digest in zip(slices, made_of, strict=True))
         listed = tuple(sorted(files, key=lambda file: file.path))
-        return ParquetListing(uri=self.uri, system=store.system, root=store.root, files=listed)
+        return ParquetListing(uri=store.uri, system=store.system, root=store.root, files=listed)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -303,6 +308,17 @@ class _Store:
                 with system.open_input_stream(f"{root}/{_INDEX}") as stream, suppress(ValueError):
                     index = TypeAdapter(dict[str, str]).validate_json(stream.read())
         return cls(uri=uri, system=system, root=root, sizes=sizes, index=index)
+
+    def own_copy(self) -> "_Store":
+        """Return the directory of this process, with links to these files."""
+        from jobs.spark.private_dir import private_directory  # few processes may not write to the lake
+
+        own = private_directory() / UPSTREAM / fingerprint(self.root)[:16]
+        for path in self.sizes:
+            (own / path).parent.mkdir(parents=True, exist_ok=True)
+            with suppress(FileExistsError):
+                (own / path).symlink_to(f"{self.root}/{path}")
+        return self.of(str(own))
 
     def has(self, slice_: UpstreamSlice, digest: str) -> bool:
         """Return whether the file of a slice exists."""

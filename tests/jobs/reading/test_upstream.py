@@ -1,5 +1,6 @@
 """A log that is a table of another pipeline: each final window once, and only changed rows change a slice."""
 
+import os
 import re
 import shutil
 from collections import Counter
@@ -400,7 +401,7 @@ def test_a_window_time_that_is_no_windows_own_is_refused(lake: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_cached_files_are_made_again_with_the_same_rows(lake: Path) -> None:
+def test_the_cached_files_are_made_again_with_the_same_rows(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(lake, upstream(Random(5), "tumbling: {size: 5h}"), 0, DAYS)
     run(lake, downstream(), 0, DAYS)
     place = UpstreamPlace(lake=Lake(root=str(lake)), pipeline=downstream())
@@ -408,6 +409,12 @@ def test_the_cached_files_are_made_again_with_the_same_rows(lake: Path) -> None:
     shutil.rmtree(place.uri)
     assert [step.reason for step in plan_of(lake, downstream()).steps] == [Reason.CURRENT] * DAYS
     assert place.open().files() == before
+    next(Path(place.uri).glob("*/*.parquet")).unlink()
+    kept = sorted(Path(place.uri).rglob("*"))
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    assert place.open().files() == before, "defect: the pages of a read-only container told that the disk is read-only"
+    assert sorted(Path(place.uri).rglob("*")) == kept
+    monkeypatch.undo()
     (Path(place.uri) / "_index.json").write_text("{ damaged")
     next(Path(place.uri).glob("*/*.parquet")).unlink()
     assert place.open().files() == before
