@@ -6,9 +6,9 @@ next one that has stored it again counts.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from jobs.ledger.events import LedgerEvent, run_result, text_of
+from jobs.ledger.events import LedgerEvent, changed, run_result, text_of
 from jobs.ledger.later import Later
 from jobs.ledger.removals import Removal, StoredAttempt, Why, removals_of
 from jobs.ledger.view import StagedRun
@@ -91,7 +91,7 @@ class AttemptChoice:
         if self._checkpoint_removal(chosen.result) is not None:
             later = stored[stored.index(chosen) + 1 :]
             chosen = next((run for run in later if self._checkpoint_removal(run.result) is None), chosen)
-        return replace(
+        return changed(
             first,
             result=chosen.result,
             checks_attempt_id=chosen.checks_attempt_id,
@@ -106,7 +106,7 @@ class AttemptChoice:
         return attempts[0] if is_gone else None
 
     def _valid(self, staged: Sequence[StagedRun]) -> list[StagedRun]:
-        attempts = [replace(run, result=self._present(run.result)) for run in staged] if self.mended else staged
+        attempts = [changed(run, result=self._present(run.result)) for run in staged] if self.mended else staged
         if not (self.condemned or self.condemned_attempts):
             return [*attempts]
         return [run for run in attempts if not self._is_condemned(run.result)]
@@ -124,7 +124,7 @@ class AttemptChoice:
         earlier = self._parts(result.checkpoint.earlier)
         if earlier == result.checkpoint.earlier:
             return result
-        return replace(result, checkpoint=replace(result.checkpoint, earlier=earlier))
+        return changed(result, checkpoint=changed(result.checkpoint, earlier=earlier))
 
     def _parts(self, earlier: tuple[CheckpointPart, ...]) -> tuple[CheckpointPart, ...]:
         """Return parts of a checkpoint. The state after a run is the same, in whatever parts an attempt stored it.
@@ -135,7 +135,7 @@ class AttemptChoice:
         for part in earlier:
             if f"{part.run_id}/{part.attempt_id}" in self.replaced:
                 mended = self.mended[part.run_id].result
-                parts = (*self._parts(mended.checkpoint.earlier), replace(part, attempt_id=mended.attempt_id))
+                parts = (*self._parts(mended.checkpoint.earlier), changed(part, attempt_id=mended.attempt_id))
             else:
                 parts = (*parts, part)
         return parts

@@ -49,8 +49,8 @@ def linked(rows: Sequence[Row], previous: str) -> list[dict[str, Any]]:
     chained: list[dict[str, Any]] = []
     for row in rows:
         event = {**row, "previous": previous}
-        previous = event_hash(event)
-        chained.append({**event, "hash": previous})
+        event["hash"] = previous = event_hash(event)
+        chained.append(event)
     return chained
 
 

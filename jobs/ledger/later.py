@@ -97,6 +97,10 @@ class Later(MutableMapping[K, V]):
             }
         )
 
+    def with_items(self, items: dict[K, V]) -> "Later[K, V]":
+        """Return a mapping with some other items, or with more of them at its end."""
+        return Later(self._items | items)
+
     def sequence(self) -> "LaterSequence[V]":
         """Return the values in the order of the keys."""
         return LaterSequence([*self._items.values()])

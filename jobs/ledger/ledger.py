@@ -348,9 +348,10 @@ class Ledger:
             LedgerError: the commit failed, and no other writer has committed that version.
         """
         at_ms, commit_id = self.now_ms(), uuid.uuid4().hex
-        unstamped = enumerate(event_rows(events, commit_id=commit_id))
-        stamped = [row | {"seq": version + 1, "ordinal": ordinal, "at_ms": at_ms} for ordinal, row in unstamped]
-        rows = linked(stamped, self._history.link.tip)
+        unlinked = event_rows(events, commit_id=commit_id)
+        for ordinal, row in enumerate(unlinked):
+            row["seq"], row["ordinal"], row["at_ms"] = version + 1, ordinal, at_ms
+        rows = linked(unlinked, self._history.link.tip)
         try:
             self._store.append(rows)
         except ConflictError as error:

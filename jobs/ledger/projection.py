@@ -17,16 +17,17 @@ A `Projection` is incremental: a reader that reads again folds the new events on
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
-from typing import assert_never
+from typing import Any, assert_never
 
 from jobs.ledger.acceptances import AcceptedRewrite
 from jobs.ledger.chain import CONTENT_ERRORS
-from jobs.ledger.events import CACHE, EventKind, LedgerEvent, text_of
+from jobs.ledger.events import CACHE, EventKind, LedgerEvent, changed, text_of
 from jobs.ledger.later import Later, cells
 from jobs.ledger.looks import Look, look_of, verified_sighting
 from jobs.ledger.provenance import Decided, decision_of
 from jobs.ledger.publications import Hold, Publication
 from jobs.ledger.request_projection import (
+    PublicationProjection,
     RequestProjection,
     add_comment,
     add_lease,
@@ -35,12 +36,17 @@ from jobs.ledger.request_projection import (
     opened_request,
     start_attempt,
 )
-from jobs.ledger.run_projection import Runs, RunsProjection
+from jobs.ledger.run_projection import RunsProjection, fields_of_view
 from jobs.ledger.view import LedgerView, RequestState
 from jobs.runs import Slice
 from windowlib.errors import LedgerError
 
 _SHOWS = (EventKind.PUBLISHED, EventKind.ROLLED_BACK)
+_CHANGE_NO_RUN = frozenset({
+    EventKind.REQUESTED, EventKind.LEASED, EventKind.RELEASED, EventKind.STARTED, EventKind.COMPLETED, EventKind.FAILED,
+    EventKind.RESUMED, EventKind.LOOKED, EventKind.ACCEPTED, EventKind.TOLD, EventKind.NOTE, EventKind.RECOVERED,
+})  # fmt: skip
+"""The kinds of events that leave `Projection.runs` as it is."""
 
 
 def project(events: Iterable[LedgerEvent], *, version: int) -> LedgerView:
@@ -55,24 +61,6 @@ def project(events: Iterable[LedgerEvent], *, version: int) -> LedgerView:
     return state.view(version)
 
 
-@dataclass(slots=True)
-class _PublicationProjection:
-    """A publication during the fold: its events add to `changes`."""
-
-    publication: Publication
-    changes: dict[str, str | None] = field(default_factory=dict)
-    chain_before: dict[str, str] = field(default_factory=dict)  # slice -> `_chain` before it; a rollback restores it
-    frozen: Publication | None = field(default=None, metadata=CACHE)
-
-    def freeze(self) -> Publication:
-        if self.frozen is None:
-            self.frozen = replace(self.publication, changes=dict(self.changes), chain_before=dict(self.chain_before))
-        return self.frozen
-
-    def copy(self) -> "_PublicationProjection":
-        return replace(self, changes=self.changes.copy(), chain_before=self.chain_before.copy())
-
-
 @dataclass(slots=True, eq=False)
 class Projection:
     """The state of a fold: `add` takes one event, `view` returns the view of the events so far.
@@ -83,7 +71,7 @@ class Projection:
     _requests: Later[str, RequestProjection] = field(default_factory=Later)
     _open: dict[str, bool] = field(default_factory=dict)  # the ids of the open requests, oldest first
     runs: RunsProjection = field(default_factory=RunsProjection)
-    _publications: Later[int, _PublicationProjection] = field(default_factory=Later)
+    _publications: Later[int, PublicationProjection] = field(default_factory=Later)
     _seen: dict[str, str | None] = field(default_factory=dict)  # slice -> the run that readers see
     _slices: dict[str, list[int]] = field(default_factory=dict)  # slice -> its start and its end
     _hold: Hold | None = None
@@ -94,6 +82,10 @@ class Projection:
     _chain: dict[str, str] = field(default_factory=dict)  # slice with a repair -> run of the chain
     _ordered: Later[str, Slice] | None = field(default=None, metadata=CACHE)  # `_slices`, in their order
     _view: LedgerView | None = field(default=None, metadata=CACHE)  # the view of the events so far
+    _parts: dict[str, Any] = field(default_factory=dict, metadata=CACHE)  # fields of the last view that hold yet
+    _touched: dict[str, bool] = field(
+        default_factory=dict, metadata=CACHE
+    )  # requests that have changed since, in order
 
     def add(self, event: LedgerEvent) -> None:
         """Take one event in.
@@ -102,6 +94,8 @@ class Projection:
             LedgerError: the event lacks a field that its kind requires.
         """
         self._view = None
+        if event.kind not in _CHANGE_NO_RUN:
+            self._parts.pop("runs", None)
         try:
             self._add(event)
         except CONTENT_ERRORS as error:
@@ -116,6 +110,7 @@ class Projection:
             self._slices[event.slice_id] = bounds
         if (decided := decision_of(event)) is not None:
             self._decisions.setdefault(decided.decision_id, decided)
+            self._parts.pop("decisions", None)
         match event.kind:
             case EventKind.REQUESTED:
                 self._open_request(event)
@@ -177,11 +172,13 @@ class Projection:
             _requests=self._requests.copy(RequestProjection.copy),
             _open=self._open.copy(),
             runs=self.runs.copy(),
-            _publications=self._publications.copy(_PublicationProjection.copy),
+            _publications=self._publications.copy(PublicationProjection.copy),
             _seen=self._seen.copy(),
             _slices=self._slices.copy(),
             _chain=self._chain.copy(),
             _decisions=self._decisions.copy(),
+            _touched=self._touched.copy(),  # before the parts: another thread may make a view meanwhile
+            _parts=self._parts.copy(),
         )
 
     def view(self, version: int) -> LedgerView:
@@ -191,30 +188,35 @@ class Projection:
         return self._view
 
     def _make_view(self, version: int) -> LedgerView:
+        parts = self._parts
         if self._ordered is None:
             items = sorted(self._slices.items(), key=lambda item: item[1][0])
             self._ordered = Later(zip(map(itemgetter(0), items), cells(items, _slice), strict=True))
-        runs = self.runs.copy()
-        attempts = runs.attempts
+            parts.pop("published", None)
+        if "published" not in parts:
+            parts["published"] = {name: shown for name in self._ordered if (shown := self._seen.get(name)) is not None}
+        if "publications" not in parts:
+            parts["publications"] = self._publications.turned(PublicationProjection.freeze).sequence()
+        if "decisions" not in parts:
+            parts["decisions"] = self._decisions.copy()
+        if "runs" not in parts:
+            parts |= fields_of_view(self.runs.copy())
+        if "requests" not in parts:
+            parts["requests"] = self._requests.turned(RequestProjection.freeze)
+        elif self._touched:
+            parts["requests"] = parts["requests"].with_items(
+                {request_id: self._requests[request_id].freeze() for request_id in self._touched}
+            )
+        self._touched.clear()
         return LedgerView(
             version=version,
-            requests=self._requests.turned(RequestProjection.freeze),
             open_ids=tuple(self._open),
-            runs=Runs(runs),
-            published={name: shown for name in self._ordered if (shown := self._seen.get(name)) is not None},
-            publications=self._publications.turned(_PublicationProjection.freeze).sequence(),
             slices=self._ordered,
-            condemned=frozenset(attempts.condemned),
-            staged_attempts=frozenset(attempts.staged_attempts),
-            condemned_attempts=frozenset(attempts.condemned_attempts),
             hold=self._hold,
-            decisions=self._decisions.copy(),
             look=self._look,
             accepted=self._accepted,
             repairs=self._shown_repairs(),
-            removed=attempts.removed,
-            removed_checkpoints=attempts.removed_checkpoints,
-            removed_runs=Runs(runs, are_gone=True),
+            **parts,
         )
 
     def _shown_repairs(self) -> dict[str, str]:
@@ -230,14 +232,17 @@ class Projection:
             made = RequestProjection(opened_request(event))
             self._requests[made.request.request_id] = made
             self._open[made.request.request_id] = True
+            self._touched[made.request.request_id] = True
         elif known.freeze().is_proposed:
             known.propose_again(opened_request(event))
         # else a retried task wrote the request again: the first event counts
 
     def _known_request(self, request_id: str | None) -> RequestProjection | None:
         """Return a request that may be changed; None if no event has opened it."""
-        has = request_id is not None and request_id in self._requests
-        return self._requests.own(request_id, RequestProjection.copy) if has and request_id is not None else None
+        if request_id is None or request_id not in self._requests:
+            return None
+        self._touched[request_id] = True
+        return self._requests.own(request_id, RequestProjection.copy)
 
     def _request(self, event: LedgerEvent) -> RequestProjection:
         request = self._known_request(text_of(event, "request_id"))
@@ -332,14 +337,15 @@ class Projection:
         seq = event.details.get("publication", 0)
         if seq not in self._publications:
             return
-        told = self._publications.own(seq, _PublicationProjection.copy)
+        told = self._publications.own(seq, PublicationProjection.copy)
+        self._parts.pop("publications", None)
         if told.publication.told_by is None:
-            told.publication = replace(told.publication, told_by=event.details.get("told_by"))
+            told.publication = changed(told.publication, told_by=event.details.get("told_by"))
             told.frozen = None
 
     def _change_what_readers_see(self, event: LedgerEvent, *, undoes: int | None) -> None:
         if event.seq not in self._publications:
-            self._publications[event.seq] = _PublicationProjection(
+            self._publications[event.seq] = PublicationProjection(
                 Publication(
                     seq=event.seq,
                     at_ms=event.at_ms,
@@ -350,8 +356,10 @@ class Projection:
                     told_by=event.details.get("told_by", ""),
                 )
             )
-        publication = self._publications.own(event.seq, _PublicationProjection.copy)
+        publication = self._publications.own(event.seq, PublicationProjection.copy)
         publication.frozen = None
+        for name in ("published", "publications"):
+            self._parts.pop(name, None)
         slice_id = text_of(event, "slice_id")
         publication.changes[slice_id] = self._seen[slice_id] = event.run_id
         before = self._chain.pop(slice_id, None)
@@ -382,7 +390,7 @@ class Projection:
         self.runs.mend(event)
         checked = self.runs.of(run_id).checked
         if event.details.get("owns_checks", False) and checked is not None:
-            self.runs.change(run_id, checked=replace(checked, attempt_id=event.attempt_id))
+            self.runs.change(run_id, checked=changed(checked, attempt_id=event.attempt_id))
 
 
 def _slice(item: tuple[str, list[int]]) -> Slice:

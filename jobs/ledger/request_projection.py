@@ -1,13 +1,14 @@
-"""A request during the fold of a ledger, and the events that change it."""
+"""A request during the fold of a ledger, and the events that change it; and a publication during the fold."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from jobs.ledger.events import CACHE, LedgerEvent, text_of
+from jobs.ledger.events import CACHE, LedgerEvent, changed, text_of
 from jobs.ledger.leases import Lease, lease_from_details
 from jobs.ledger.looks import stored_changes
 from jobs.ledger.provenance import Comment, DagRunOrigin, comment_of, origin_of
+from jobs.ledger.publications import Publication
 from jobs.ledger.view import Attempt, Request, RequestKind, RequestState
 from jobs.runs import Slice, WarmUp
 from windowlib.errors import LedgerError
@@ -40,7 +41,7 @@ class RequestProjection:
         self.frozen = None
 
     def change(self, **changes: object) -> None:
-        self.request = replace(self.request, **changes)  # type: ignore[arg-type]
+        self.request = changed(self.request, **changes)
         self.frozen = None
 
     def propose_again(self, request: Request) -> None:
@@ -74,7 +75,7 @@ class RequestProjection:
     def freeze(self) -> Request:
         """Return the request with its collections."""
         if self.frozen is None:
-            self.frozen = replace(
+            self.frozen = changed(
                 self.request,
                 runs=dict(self.runs),
                 attempts=tuple(self.attempts),
@@ -83,6 +84,24 @@ class RequestProjection:
                 comments=tuple(self.comments),
             )
         return self.frozen
+
+
+@dataclass(slots=True)
+class PublicationProjection:
+    """A publication during the fold: its events add to `changes`."""
+
+    publication: Publication
+    changes: dict[str, str | None] = field(default_factory=dict)
+    chain_before: dict[str, str] = field(default_factory=dict)  # slice -> `_chain` before it; a rollback restores it
+    frozen: Publication | None = field(default=None, metadata=CACHE)
+
+    def freeze(self) -> Publication:
+        if self.frozen is None:
+            self.frozen = changed(self.publication, changes=dict(self.changes), chain_before=dict(self.chain_before))
+        return self.frozen
+
+    def copy(self) -> "PublicationProjection":
+        return replace(self, changes=self.changes.copy(), chain_before=self.chain_before.copy())
 
 
 def opened_request(event: LedgerEvent) -> Request:
@@ -145,7 +164,7 @@ def add_lease(event: LedgerEvent, projection: RequestProjection) -> None:
     lease = lease_from_details(event.details, event.at_ms)
     if origin is not None:
         projection.lease_runs[lease.lease_id] = origin.key
-    projection.leases[lease.lease_id] = replace(lease, dag_run=projection.lease_runs.get(lease.lease_id))
+    projection.leases[lease.lease_id] = changed(lease, dag_run=projection.lease_runs.get(lease.lease_id))
     if projection.request.stopped_by is not None:
         projection.change(stopped_by=None)
 

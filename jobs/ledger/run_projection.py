@@ -4,7 +4,7 @@ A view holds a copy of a `RunsProjection`. Later events replace values in the ot
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from typing_extensions import override
@@ -13,6 +13,7 @@ from jobs.ledger.attempt_choice import AttemptChoice, content_of
 from jobs.ledger.events import (
     EventKind,
     LedgerEvent,
+    changed,
     checks_fingerprint_of,
     judged_checks,
     later_checks,
@@ -75,7 +76,7 @@ class RunsProjection:
 
     def change(self, run_id: str, **changes: Any) -> None:  # noqa: ANN401 - the fields of RunEvents
         """Take in what an event tells of a run."""
-        events = self.events[run_id] = replace(self.of(run_id), **changes)
+        events = self.events[run_id] = changed(self.of(run_id), **changes)
         if events.staged:
             self.slots[run_id] = RunSlot()
 
@@ -162,13 +163,13 @@ class RunsProjection:
     def _stage_again(self, event: LedgerEvent) -> None:
         first = next(iter(self.of(text_of(event, "run_id")).staged), None)
         if first is not None and content_of(result := run_result(event)) == content_of(first.result):
-            self._add(replace(first, result=result, checks_attempt_id=result.attempt_id))
+            self._add(changed(first, result=result, checks_attempt_id=result.attempt_id))
 
     def _check_again(self, event: LedgerEvent) -> None:
         run_id = text_of(event, "run_id")
         checked = self.of(run_id).checked
         if checked is not None and _content(event) == _content(checked):
-            self.change(run_id, checked=replace(checked, attempt_id=event.attempt_id))
+            self.change(run_id, checked=changed(checked, attempt_id=event.attempt_id))
 
     def _add(self, run: StagedRun, **changes: Any) -> None:  # noqa: ANN401 - the fields of RunEvents
         """Add an attempt at a run. If any attempt was staged as the beginning of a chain, the run is one."""
@@ -180,7 +181,7 @@ class RunsProjection:
 
     def let_begin(self, run_id: str) -> None:
         """Let a run begin a chain, although a request has staged it inside its own."""
-        self.change(run_id, staged=tuple(replace(run, is_chain_start=True) for run in self.of(run_id).staged))
+        self.change(run_id, staged=tuple(changed(run, is_chain_start=True) for run in self.of(run_id).staged))
 
     def renew_all(self) -> None:
         """Take in that for any run another attempt may count now."""
@@ -219,7 +220,7 @@ class RunsProjection:
         chosen = self.attempts.chosen(events.staged)
         if chosen is None:
             gone = self.attempts.gone(events.staged)
-            return gone and replace(gone, sightings=events.sightings), gone is not None
+            return gone and changed(gone, sightings=events.sightings), gone is not None
         checked, judgement = events.checked, events.judgement
         checks: dict[str, Any] = {}
         if checked is not None:
@@ -231,7 +232,7 @@ class RunsProjection:
         if judgement is not None:
             checks["result"] = judgement.added_to(checks.get("result", chosen.result))
         waiver = events.waiver and _covering(events.waiver, checked, judgement)
-        return replace(chosen, **checks, judgement=judgement, waiver=waiver, sightings=events.sightings), False
+        return changed(chosen, **checks, judgement=judgement, waiver=waiver, sightings=events.sightings), False
 
 
 def _covering(waiver: Waiver, checked: LedgerEvent | None, judgement: Judgement | None) -> Waiver | None:
@@ -281,9 +282,11 @@ class Runs(Mapping[str, StagedRun]):
     @override
     def get(self, run_id: str, default: Any = None) -> Any:
         slot = self._runs.slots.get(run_id)
-        if slot is None or not self._has(slot.brief or self._runs.brief(run_id)):
+        if slot is None:
             return default
-        return slot.run or self._runs.run(run_id) or default
+        brief = slot.brief or self._runs.brief(run_id)
+        is_there = brief.is_gone if self._are_gone else brief.standing is not None
+        return (slot.run or self._runs.run(run_id) or default) if is_there else default
 
     def attempts_at(self, run_id: str) -> tuple[StagedRun, ...]:
         """Return all attempts at a run, as they were staged."""
@@ -313,6 +316,20 @@ class Runs(Mapping[str, StagedRun]):
 
     def __repr__(self) -> str:
         return repr(dict(self))
+
+
+def fields_of_view(runs: RunsProjection) -> dict[str, Any]:
+    """Return the fields of a view that tell of runs. Nobody changes `runs` afterwards."""
+    attempts = runs.attempts
+    return {
+        "runs": Runs(runs),
+        "condemned": frozenset(attempts.condemned),
+        "staged_attempts": frozenset(attempts.staged_attempts),
+        "condemned_attempts": frozenset(attempts.condemned_attempts),
+        "removed": attempts.removed,
+        "removed_checkpoints": attempts.removed_checkpoints,
+        "removed_runs": Runs(runs, are_gone=True),
+    }
 
 
 def briefs_of(view: LedgerView) -> Mapping[str, RunBrief]:

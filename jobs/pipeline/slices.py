@@ -74,7 +74,7 @@ def slice_at(grid: SliceGrid, at_ms: int) -> Slice:
         return _short_slice(grid, at_ms - at_ms % grid.every_ms)
     day = (at_ms + _offset_ms(grid.zone, at_ms)) // _DAY_MS
     # A zone may repeat hours around midnight or skip a date, so the neighbouring dates are candidates, too.
-    for candidate in (day - 1, day, day + 1):
+    for candidate in (day, day - 1, day + 1):
         own_day = _day(grid.zone, candidate) if _FIRST_DAY <= candidate <= _LAST_DAY else None
         if own_day is not None and own_day.start_ms <= at_ms < own_day.end_ms:
             return own_day

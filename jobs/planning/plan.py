@@ -45,7 +45,7 @@ class Basis:
         return cls(
             pipeline=pipeline,
             log=log,
-            ask=replace(ask, request_id=None),
+            ask=ask if ask.request_id is None else replace(ask, request_id=None),
             runs=view.runs,
             published=view.published,
             own={} if request is None else request.runs,

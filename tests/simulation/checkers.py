@@ -8,13 +8,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from operator import is_
 from typing import ParamSpec
 
 from jobs.ledger.chain import GENESIS, Row
 from jobs.ledger.events import EventKind, LedgerEvent
 from jobs.ledger.leases import Lease, is_held
-from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
+from jobs.ledger.view import LedgerView, Request, RequestKind
 from jobs.planning.request_context import covers
 from jobs.reading.published import published_runs
 from jobs.reading.stored_rows import run_attempt
@@ -50,7 +49,6 @@ class Observer:
     waived: set[str] = field(default_factory=set)  # runs with a waiver that no cancellation or rollback has ended
     started_by: dict[str, int] = field(default_factory=dict)  # attempt -> pid
     needed: Mapping[Rows, str] = field(default_factory=dict)  # rows that `view` needs -> what is wrong without them
-    chain: Sequence[StagedRun | None] = ()  # the published runs of which `readers_see_a_chain` was true
     written: Counter[str] = field(default_factory=Counter)  # kind of event -> commits with such events
 
     def copy(self, world: World) -> "Observer":
@@ -67,7 +65,6 @@ class Observer:
             waived=set(self.waived),
             started_by=dict(self.started_by),
             needed=self.needed,
-            chain=self.chain,
         )
 
 
@@ -100,6 +97,18 @@ class Commit:
     def of(self, kind: EventKind) -> Sequence[LedgerEvent]:
         """Return the events of a kind."""
         return self._by_kind.get(kind, ())
+
+    @property
+    def shows_the_same(self) -> bool:
+        """Whether readers see the same runs as before. Views are values, and a view takes over what has not changed."""
+        return self.view.runs is self.before.runs and self.view.published is self.before.published
+
+    @cached_property
+    def has_the_same_runs(self) -> bool:
+        """Whether readers see the same runs as before, and the open requests have the same ones."""
+        is_as_before = (now.is_open == before.is_open and now.runs == before.runs for before, now in self.changed)
+        is_new = len(self.view.requests) != len(self.before.requests)
+        return self.shows_the_same and not is_new and all(is_as_before)
 
     @cached_property
     def changed(self) -> list[tuple[Request, Request]]:
@@ -166,22 +175,18 @@ def no_publication_is_lost_or_merged(commit: Commit) -> None:
 
 
 def readers_see_a_chain(commit: Commit) -> None:
-    """A run that was first a part of a warm-up may begin the chain with nothing.
-
-    Runs are values. If readers see the same ones at the same slices as after the last commit, nothing has changed.
-    """
-    runs = [commit.view.published_run(slice_.slice_id) for slice_ in SLICES]
-    if len(commit.observer.chain) == len(runs) and all(map(is_, runs, commit.observer.chain)):
+    """A run that was first a part of a warm-up may begin the chain with nothing."""
+    if commit.shows_the_same:
         return
     state_after: dict[str, str] = {}
-    for index, (slice_, run) in enumerate(zip(SLICES, runs, strict=True)):
+    for index, slice_ in enumerate(SLICES):
+        run = commit.view.published_run(slice_.slice_id)
         if run is None:
             continue
         state_after[slice_.slice_id] = run.result.state_after
         if not run.is_chain_start:
             before = state_after.get(SLICES[index - 1].slice_id, EMPTY_STATE)
             assert run.result.state_before == before, "a run follows its predecessor"
-    commit.observer.chain = runs
 
 
 def only_passed_or_waived_runs_are_published(commit: Commit) -> None:
@@ -310,17 +315,15 @@ def no_file_of_a_run_is_gone(world: World, view: LedgerView) -> None:
         assert world.places[path][1] not in view.staged_attempts, f"{path} is a file of a run"
 
 
-def no_needed_row_is_deleted(observer: Observer, paths: Collection[str] | None) -> None:
+def no_needed_row_is_deleted(observer: Observer, rows: Collection[Rows] | None) -> None:
     """Readers have the rows of what they see, open requests those of their runs, and the next slice its state.
 
-    Only a commit of the ledger changes what is needed, and only the removal of `paths` takes rows away. None: a commit.
+    Only a commit of the ledger changes what is needed, and only a removal takes `rows` away. None: after a commit.
     """
-    world = observer.world
-    if paths is None:
-        observer.needed = needed_rows(observer.view)
-    rows = observer.needed.keys() if paths is None else observer.needed.keys() & set(map(world.rows_of, paths))
+    if rows is None:
+        rows = observer.needed = needed_rows(observer.view)
     for place in rows:
-        assert world.has_rows(*place), observer.needed[place]
+        assert place not in observer.needed or observer.world.has_rows(*place), observer.needed[place]
 
 
 def needed_rows(view: LedgerView) -> dict[Rows, str]:
@@ -435,12 +438,15 @@ class Checkers:
         )
         for checker in checkers_of(commit.kinds):
             self._run(checker, commit)
-        self.removed()
+        self._run(no_file_of_a_run_is_gone, observer.world, observer.view)
+        if not commit.has_the_same_runs:
+            self._run(no_needed_row_is_deleted, observer, None)
 
-    def removed(self, paths: Collection[str] | None = None) -> None:
-        """Check after the rows of files were deleted, or a file was removed. None: after a commit of the ledger."""
-        self._run(no_file_of_a_run_is_gone, self.observer.world, self.observer.view)
-        self._run(no_needed_row_is_deleted, self.observer, paths)
+    def removed(self, paths: Collection[str]) -> None:
+        """Check after the rows of files were deleted, or a file was removed."""
+        world = self.observer.world
+        self._run(no_file_of_a_run_is_gone, world, self.observer.view)
+        self._run(no_needed_row_is_deleted, self.observer, {*map(world.rows_of, paths)})
 
     def read(self, view: LedgerView, *, newest: int, at: int | None) -> None:
         """Check what a reader sees; `newest` is the newest version that the same reader has seen."""

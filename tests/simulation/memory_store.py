@@ -5,13 +5,14 @@ commit is used by all others. A `Ledger` without this sharing gives the same vie
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
 from typing_extensions import override
 
 from jobs.ledger.chain import Row
+from jobs.ledger.events import changed
 from jobs.ledger.head import Head
 from jobs.ledger.history import EventHistory
 from jobs.ledger.ledger import Ledger
@@ -79,19 +80,21 @@ class _EndedFold(Projection):
         view = self._view
         assert view is not None, "it begins with a view"
         if view.version != version:
-            self._view = view = replace(view, version=version)
+            self._view = view = changed(view, version=version)
         return view
 
 
 def _ended(history: EventHistory) -> EventHistory:
     """Return a history up to now that takes no further events in."""
-    return replace(
-        history,
+    return EventHistory(
         events=history.events.copy(),
         project=_EndedFold(history.project.view(history.known)),
+        link=history.link,
         commits=history.commits.copy(),
         tips=history.tips.copy(),
         given_up=history.given_up.copy(),
+        known=history.known,
+        count=history.count,
     )
 
 

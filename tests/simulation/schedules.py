@@ -96,17 +96,17 @@ class FailedSchedule(AssertionError):  # noqa: N818
         )
 
 
-def play(seed: int) -> Played:
-    """Play the schedule of a seed.
+def play(seed: int, world: World | None = None) -> Played:
+    """Play the schedule of a seed, in a world that the caller has made for it, or in a new one.
 
     Raises:
         FailedSchedule: an invariant does not hold.
     """
-    rng = Random(seed)
+    world = world or World(Random(seed))
+    rng = world.rng
     rates = FaultRates(
         ambiguous=rng.choice([0, 0.03]), failed=rng.choice([0, 0.01]), delayed=rng.choice([0, 0, 0.01, 0.1])
     )
-    world = World(rng)
     checkers = Checkers(Observer(world))
     world.on_commit, world.on_removal = checkers.committed, checkers.removed
     world.log = [[rng.randrange(1, 9)] for _ in range(DAYS)]

@@ -1,7 +1,11 @@
-"""What the processes of a world share is what each would make of the commits alone."""
+"""What the processes of a world share is what each would make of the commits alone.
+
+A shared view takes over what the view before it had, so the tables have events of all kinds that the simulation writes.
+"""
 
 from collections.abc import Mapping
 from dataclasses import fields
+from random import Random
 
 import pytest
 
@@ -9,12 +13,19 @@ from jobs.ledger.history import EventHistory
 from jobs.ledger.view import LedgerView
 from tests.simulation.memory_store import MemoryTable
 from tests.simulation.operations import made_start
+from tests.simulation.schedules import play
+from tests.simulation.world import World
 from windowlib.errors import LedgerError
 
 
-@pytest.fixture(scope="module")
-def table() -> MemoryTable:
-    return made_start().world.table
+@pytest.fixture(scope="module", params=[None, 57, 103])
+def table(request: pytest.FixtureRequest) -> MemoryTable:
+    """Of the start of two operations, or of the schedule of a seed."""
+    if request.param is None:
+        return made_start().world.table
+    world = World(Random(request.param))
+    play(request.param, world)
+    return world.table
 
 
 def test_a_shared_history_is_that_of_a_process_that_reads_all_commits_at_once(table: MemoryTable) -> None:
