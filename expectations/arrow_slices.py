@@ -52,11 +52,8 @@ def to_pandas(rows: pa.Table, *, exact: bool = False) -> "pd.DataFrame":
     """Return an Arrow table as a DataFrame, with exact integers. Decimals are doubles, and dates the times they begin.
 
     Otherwise pandas would turn integers with nulls into doubles, which lose digits. As objects, decimals have no mean
-    if one of them is null, and dates cannot be compared with a bound.
-
-    Args:
-        rows: the table.
-        exact: whether decimals keep all digits, as objects. pandas needs more time and memory for them.
+    if one of them is null, and dates cannot be compared with a bound. With `exact`, decimals keep all digits, as
+    objects. pandas needs more time and memory for them.
     """
     columns = [_comparable(rows.column(name)) for name in rows.column_names]
     frame = pa.Table.from_arrays(columns, names=rows.column_names).to_pandas(integer_object_nulls=True)

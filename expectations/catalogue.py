@@ -29,7 +29,6 @@ class Shape:
 
     @property
     def arguments(self) -> frozenset[str]:
-        """The names of all allowed arguments."""
         return frozenset(self.required) | frozenset(self.optional)
 
 

@@ -30,10 +30,7 @@ def suite_directory(home: Path | None, environ: Mapping[str, str] = os.environ) 
 
     It is HINDCAST_EXPECTATIONS if that is set. Else it is the first of these directories that exists: `expectations`
     beside the pipeline file, `expectations` beside the directory of the pipeline file, Hindcast's own directory.
-
-    Args:
-        home: the directory of the pipeline file. None: there is no file, so only the first and the last apply.
-        environ: the environment.
+    Without a file (`home` is None), only the first and the last apply.
 
     Raises:
         SpecError: HINDCAST_EXPECTATIONS is not a directory.
@@ -53,9 +50,8 @@ def suite_directory(home: Path | None, environ: Mapping[str, str] = os.environ) 
 def resolve_suite(text: str, *, root: Path = EXPECTATIONS_DIR) -> Path:
     """Return the path of the suite file that a pipeline names. It must be inside `root`.
 
-    Args:
-        text: `expectations/flights.json` or `flights.json`, or an absolute path inside `root`.
-        root: the directory of suites; symbolic links are resolved before the comparison.
+    `text` is `expectations/flights.json` or `flights.json`, or an absolute path inside `root`. Symbolic links are
+    resolved before the comparison.
 
     Raises:
         SpecError: the path is outside `root`, is not a `.json` file, or does not exist. The message lists the files
@@ -105,9 +101,7 @@ def load_suite_file(path: Path) -> SuiteFile:
 def check_suite_file(path: Path, *, columns: Mapping[str, Collection[str]] | None = None) -> SuiteFile:
     """Return the suites of a file, fully validated, also that the columns of the checks exist.
 
-    Args:
-        path: the suite file.
-        columns: table -> its columns, for the tables to check; the columns of `run` are always checked.
+    `columns` maps the tables to check to their columns; those of `run` are always checked.
 
     Raises:
         SpecError: as for `load_suite_file`, or a check names a column that its table does not have.
@@ -146,7 +140,6 @@ class _Reader:
                 self.fail(f"unknown {what} {short(key)}", _suggest(key, allowed))
 
     def suite(self, table: str, raw: object) -> Suite:
-        """Return the suite of one table."""
         self._place = f" suite {table}:"
         if not isinstance(raw, dict):
             self.fail(f"is {_kind(raw)}", "write an object with name and expectations")
@@ -165,7 +158,6 @@ class _Reader:
         return Suite(name=name, table=table, checks=checks)
 
     def check(self, place: str, index: int, raw: object) -> Check:
-        """Return the check of one expectation."""
         self._place = f" suite {place}:"
         if not isinstance(raw, dict):
             self.fail(f"is {_kind(raw)}", "write an object with type and kwargs")

@@ -19,10 +19,7 @@ _OF_NULLS = frozenset({"expect_column_values_to_be_null", "expect_column_values_
 def demand(check: str, column: str | None, arguments: Mapping[str, Any]) -> str:
     """Return what a check demands, such as `invalid_share at most 25 %` or `origin one of EWR, JFK, LGA`.
 
-    Args:
-        check: the type of an expectation.
-        column: its columns, joined by `, `; None for a check of the whole table.
-        arguments: its arguments without the columns.
+    `column` has the columns, joined by `, `; None for a check of the whole table. `arguments` are without the columns.
     """
     template = _TEMPLATES.get(check)
     first, _, rest = (column or "").partition(", ")

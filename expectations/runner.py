@@ -77,11 +77,6 @@ def validate(table_name: str, frame: "pd.DataFrame", suite: Suite) -> list[Outco
     all null, a check of an aggregate (a mean, a sum) fails, because there is no value to compare. A check that raises
     an exception gives an outcome with `exception` and does not affect the other checks.
 
-    Args:
-        table_name: the table's name, for messages.
-        frame: the rows; they are not changed.
-        suite: the checks to run.
-
     Returns:
         One outcome per check, in the order of the suite.
 

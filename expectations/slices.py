@@ -63,13 +63,7 @@ class SuiteChecks:
     """
 
     def __init__(self, suite: Suite, table: SlicedTable, *, confirm: Confirm = "none") -> None:
-        """Compute the compiled checks of all slices in one pass.
-
-        Args:
-            suite: the checks.
-            table: the rows of all slices.
-            confirm: the results of compiled checks that Great Expectations confirms.
-        """
+        """Compute the compiled checks of all slices in one pass."""
         self._suite, self._table = suite, table
         self._compiled = _compiled_outcomes(suite, table)
         self._asked = [_to_ask(suite, outcomes, confirm) for outcomes in self._compiled]

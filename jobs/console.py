@@ -35,6 +35,8 @@ OK, REFUSED, USAGE, INTERRUPTED = 0, 1, 2, 130
 UNWRITTEN = 120
 """The status of Python itself if the last output cannot be written."""
 
+_PACKAGES = frozenset({"expectations", "hindcast", "jobs", "windowlib"})
+"""Hindcast's own."""
 
 NO_WIDTH = 100_000
 """The width of a pipe or a file: a program that reads the output gets whole lines."""
@@ -121,13 +123,8 @@ def print_table(
     of numbers are broken. Numbers (`right`) and the words of `whole` columns are never broken. If the console is too
     narrow for that, each row becomes a paragraph.
 
-    Args:
-        title: the line above the table.
-        columns: the names of the columns.
-        rows: a cell is a value, or a Text with a style.
-        right: columns that are aligned to the right, such as numbers.
-        whole: columns whose words are never broken or cut, such as ids.
-        cut: columns whose cells are cut with an ellipsis if the screen is too narrow. Other cells are wrapped then.
+    A cell is a value, or a Text with a style. `right` columns are aligned to the right. The words of `whole` columns,
+    such as ids, are never cut. Cells of `cut` columns are cut with an ellipsis if the screen is too narrow.
     """
     from rich.cells import cell_len
     from rich.text import Text
@@ -255,6 +252,18 @@ class _StderrFormatter(EscapingFormatter):
         return escaped_json({"message": text}) if _in_json.is_set() else text
 
 
+def open_missing_streams() -> None:
+    """Open the null device for standard input, output and error, where the caller of this process has closed them.
+
+    Otherwise a file of the lake could get the number of one, and would get what a library or Spark's JVM prints.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(descriptor, True)  # noqa: FBT003 - it has no keywords
+            setattr(sys, name, os.fdopen(descriptor, "w" if number else "r", encoding="utf-8"))
+
+
 def log_to_stderr(level: int = logging.WARNING) -> None:
     """Send all log records of this level and above, and Python's warnings, to standard error, one line for each."""
     logging.captureWarnings(capture=True)
@@ -285,16 +294,9 @@ def run_command(
 ) -> int:
     """Run a click command and return its exit status. An error is printed as one paragraph on standard error.
 
-    Args:
-        command: the click command.
-        arguments: its arguments; those of the command line if None.
-        name: the program's name in messages.
-        interrupted: the message after ctrl-C.
-        failed: the first word of an error's paragraph.
-
-    Returns:
-        The status that the command returns, else: 0 done, 1 refused or a bug, 2 wrong usage or a wrong pipeline file,
-        130 interrupted.
+    The status is the one that the command returns, else: 0 done, 1 refused or a bug, 2 wrong usage or a wrong pipeline
+    file, 130 interrupted. The default `arguments` are those of the command line. `name` is the program's in messages,
+    `interrupted` the message after ctrl-C, `failed` the first word of an error's paragraph.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # as Python does for sys.stderr
@@ -331,7 +333,13 @@ def _usage(error: click.ClickException) -> int:
 
 
 def _report_other(error: BaseException, name: str, failed: str) -> int:
-    """Print the problem of the disk from which an error comes. Any other error is a bug in Hindcast."""
+    """Print a package that is missing, or the problem of the disk. Any other error is a bug in Hindcast."""
+    if isinstance(error, ModuleNotFoundError) and f"{error.name}".partition(".")[0] not in _PACKAGES:
+        complain(
+            f"{failed}: the Python environment has no package {error.name}. After an update of Hindcast, install the "
+            "packages of its new version (`make setup` in a clone), and run the same command again"
+        )
+        return REFUSED
     if not isinstance(error, OSError) or (problem := disk_problem(error)) is None:
         return _report_bug(error, name)
     complain(f"{failed}: {error.filename or error}: {problem}")

@@ -44,9 +44,13 @@ def sync_files(paths: Iterable[Path]) -> None:
     Raises:
         OSError: a path cannot be opened, or the disk failed.
     """
-    with ThreadPoolExecutor(_THREADS) as pool:
-        for done in [pool.submit(_sync, path) for path in paths]:
-            done.result()
+    awaited = [*paths]
+    if len(awaited) > 1:
+        with ThreadPoolExecutor(_THREADS) as pool:
+            for done in [pool.submit(_sync, path) for path in awaited]:
+                done.result()
+    elif awaited:
+        _sync(awaited[0])
 
 
 def _sync(path: Path) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from jobs.plain_text import first_of
+
 FOLD_FROM = 4
 """This many equal lines in a row, or more, become one line."""
 
@@ -84,9 +86,8 @@ def spans(stretches: Sequence[Sequence[str]], most: int = MAX_SPANS) -> str:
 
     At most `most` of them are named.
     """
-    named = [names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}" for names in stretches[:most]]
-    more = f" and {len(stretches) - most:,} more" if len(stretches) > most else ""
-    return ", ".join(named) + more
+    named = [names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}" for names in stretches]
+    return first_of(named, most)
 
 
 def first_lines(lines: Sequence[str], most: int = MAX_LINES) -> tuple[str, ...]:

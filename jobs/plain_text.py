@@ -7,6 +7,7 @@ clear the screen or forge a line. So every control character is printed as its e
 import json
 import logging
 import re
+from collections.abc import Sequence
 from typing import Any, Final
 
 from typing_extensions import override
@@ -69,6 +70,12 @@ def counted(number: int, noun: str, verb: str = "") -> str:
 def agreeing(number: int, verb: str) -> str:
     """Return a verb in the form for a number: `agreeing(1, "have") == "has"`. `verb` is the form of several."""
     return _SINGULAR.get(verb, f"{verb}s") if number == 1 else verb
+
+
+def first_of(texts: Sequence[str], most: int, *, separator: str = ", ") -> str:
+    """Return the first texts, and how many more there are: `a, b and 3 more`, or with `; ` `a; b; and 3 more`."""
+    more = f"{separator.strip(', ')} and {len(texts) - most:,} more" if len(texts) > most else ""
+    return separator.join(texts[:most]) + more
 
 
 class EscapingFormatter(logging.Formatter):

@@ -52,6 +52,19 @@ def process(pid: int) -> ProcessRef | None:
     return None if stat is None else ProcessRef(pid=pid, start_ticks=stat[1])
 
 
+def is_hidden(pid: int) -> bool:
+    """Return whether a process has this pid that /proc does not show: it is of another user, or there is no /proc."""
+    if _stat(pid) is not None:
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return _stat(pid) is None  # it may have started after the first look
+
+
 def _stat(pid: int) -> tuple[str, int] | None:
     """Return the state and the start time of a process (proc(5)); None if there is no such process."""
     try:
@@ -77,8 +90,7 @@ def _with_session(session_id: int) -> Iterator[ProcessRef]:
 def end_session(session_id: int, grace_s: float) -> int:
     """End the processes that are left of a session: SIGTERM, then SIGKILL after the grace time.
 
-    Returns:
-        How many processes got SIGTERM.
+    Returns how many processes got SIGTERM.
     """
     members = session_members(session_id)
     for member in members:

@@ -13,9 +13,8 @@ IS_CLONE: Final = (ROOT / "dags" / "hindcast_dags.py").is_file()
 PROGRAMS: Final = Path(__file__).resolve().parent / "bin"
 """The directory of the programs that Airflow's tasks start."""
 
-CACHE: Final = (
-    ROOT / ".cache" if IS_CLONE else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hindcast"
-)
+_OF_USER: Final = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - needs no home
+CACHE: Final = ROOT / ".cache" if IS_CLONE else Path(_OF_USER) / "hindcast"
 """The directory of what the set-up fetches and makes. It can be removed and made again."""
 
 _USERS: Final = ROOT if IS_CLONE else Path.cwd()

@@ -19,14 +19,7 @@ from jobs.lake.lake import Lake
 from jobs.lake.table_files import Attempt
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.view import LedgerView
-from jobs.reading.published import (
-    HIDDEN,
-    PublishedView,
-    published_runs,
-    published_sql,
-    quote_spark,
-    runs_by_keys,
-)
+from jobs.reading.published import HIDDEN, PublishedView, published_runs, published_sql, quote_spark, runs_by_keys
 from jobs.reading.selection import Selection, When, read_selected, readable_tables
 from jobs.reading.stored_rows import CONTENT_ROWS, StoredRuns, run_attempt
 from jobs.reading.stored_tables import reader_columns, written_tables

@@ -58,13 +58,9 @@ Addressing = Literal["path", "virtual"]
 class StorageSettings(BaseModel):
     """Where the object storage is, and how to sign in there.
 
-    Attributes:
-        access_key_id, secret_access_key, session_token: None if each client looks for credentials itself: in a profile,
-            in a token of a service account, or at the metadata service of the machine.
-        region: the region that requests are signed for.
-        endpoint: the URL of a store that is not Amazon's. Plain `http` is allowed because it is named.
-        addressing: whether the bucket is in the path of a URL or in its host name.
-        retry_ms: about how long a request is tried again, in ms.
+    Without keys, each client looks for credentials itself: in a profile, in a token of a service account, or at the
+    metadata service of the machine. `endpoint` is the URL of a store that is not Amazon's; plain `http` is allowed
+    because it is named. `addressing`: whether the bucket is in the path of a URL or in its host name.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -116,6 +112,10 @@ class StorageSettings(BaseModel):
             "aws_session_token": self.session_token,
         }
         options |= {name: secret.get_secret_value() for name, secret in secrets.items() if secret is not None}
+        if self.access_key_id is None:
+            # Else deltalake, at an endpoint that is not Amazon's, reads no profile and asks the metadata service. No
+            # other client knows this name.
+            options["AWS_FORCE_CREDENTIAL_LOAD"] = "true"
         if self.region is not None:
             options["aws_region"] = self.region
         if self.endpoint is not None:

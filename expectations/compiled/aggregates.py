@@ -43,11 +43,9 @@ class CountCheck(Measure):
         self._judge = judge
 
     def feed(self, rows: Rows) -> None:
-        """Count the rows."""
         self.count(rows)
 
     def answer(self, number: int) -> Answer:
-        """Return the answer of a slice."""
         return self._judge(int(self.rows[number]), int(self.considered[number]))
 
 
@@ -66,7 +64,6 @@ class StatisticCheck(Measure):
         self._parts: list[tuple[Positions, Numbers, Flags]] = []
 
     def feed(self, rows: Rows) -> None:
-        """Keep the values."""
         column, chosen = rows.column(self._name), self.count(rows)
         self._parts.append((rows.slices[chosen], column.values[chosen], column.null[chosen]))
 
@@ -148,7 +145,6 @@ class DistinctCheck(Measure):
         self._parts: list[pa.Table] = []
 
     def feed(self, rows: Rows) -> None:
-        """Keep the distinct values of the batch."""
         judged = self.count(rows)
         if judged.any():
             column = rows.column(self._name)

@@ -65,11 +65,8 @@ def _has_plain_nulls(arrow: pa.DataType) -> bool:
 class Column:
     """One column of a batch.
 
-    Attributes:
-        kind: the kind of its values.
-        array: the column as an Arrow array; of dates, their times.
-        null: which rows are null, or NaN; not defined for OTHER.
-        values: the values as numpy numbers, 0 where null; not defined for TEXT, OPAQUE and OTHER.
+    `array` has dates as their times. `null` tells which rows are null, or NaN; not defined for OTHER. `values` are
+    numpy numbers, 0 where null; not defined for TEXT, OPAQUE and OTHER.
     """
 
     __slots__ = ("array", "kind", "null", "values")
@@ -83,9 +80,7 @@ class Column:
     def plain(self, positions: Positions, *, exact: bool = False) -> list[Any]:
         """Return the values at these positions as an outcome shows them. Nulls look as in pandas.
 
-        Args:
-            positions: the places of the values.
-            exact: whether decimals keep all digits.
+        `exact`: decimals keep all digits.
         """
         if self.kind is Kind.REAL or (self.kind is Kind.DECIMAL and not exact):
             shown = np.where(self.null[positions], np.nan, self.values[positions])

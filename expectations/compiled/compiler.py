@@ -23,15 +23,7 @@ from expectations.compiled.aggregates import (
     set_is,
 )
 from expectations.compiled.columns import COMPARED, NUMERIC, Flags, Kind, Rows, flags, kind_of
-from expectations.compiled.conditions import (
-    Kinds,
-    Mask,
-    compile_condition,
-    is_number,
-    members,
-    not_all_null,
-    not_null,
-)
+from expectations.compiled.conditions import Kinds, Mask, compile_condition, is_number, members, not_all_null, not_null
 from expectations.compiled.measures import Measure
 from expectations.compiled.regexes import translate
 from expectations.compiled.row_checks import (
@@ -106,10 +98,7 @@ _SETS: Mapping[str, tuple[bool, bool]] = {
 def compile_check(check: Check, schema: pa.Schema, slice_count: int) -> Measure | None:
     """Return the measure of a check, or None if Great Expectations must run it.
 
-    Args:
-        check: an expectation that the loader has accepted.
-        schema: the columns of the table, all of them if the check is about the columns themselves.
-        slice_count: the number of slices; a row's slice number is below it.
+    `schema` has all columns of the table if the check is about the columns themselves.
     """
     if any(value is None for value in check.kwargs.values()):
         return None

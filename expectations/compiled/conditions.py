@@ -41,9 +41,7 @@ def not_all_null(names: tuple[str, ...]) -> Mask:
 def compile_condition(condition: Mapping[str, Any], kinds: Kinds) -> Mask | None:
     """Return the mask of a condition, or None if it is not compiled for these columns.
 
-    Args:
-        condition: a condition as data, as `expectations.arguments.condition` allows it.
-        kinds: column -> kind.
+    `condition` is data, as `expectations.arguments.condition` allows it. `kinds` maps a column to its kind.
     """
     inner = _compile(condition, kinds)
     if inner is None:

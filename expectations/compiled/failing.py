@@ -16,10 +16,8 @@ from expectations.suites import Check
 def check_of(kind: str, column: str | None, arguments: str) -> Check | None:
     """Return the check that a stored result describes; None if its arguments are not a JSON object.
 
-    Args:
-        kind: the type of the expectation.
-        column: its columns, joined by `, `; None for a check of the whole table.
-        arguments: its arguments without the columns, as JSON.
+    `column` has the columns of the expectation, joined by `, `; None for a check of the whole table. `arguments` are
+    the others, as JSON.
     """
     try:
         kwargs = json.loads(arguments)

@@ -18,10 +18,7 @@ class Measure(ABC):
     def __init__(self, slice_count: int, *, where: Mask | None = None, considered: Mask | None = None) -> None:
         """Prepare.
 
-        Args:
-            slice_count: the number of slices.
-            where: the rows that the check reads; all if None.
-            considered: the rows with a value to judge; all if None.
+        `where` are the rows that the check reads, and `considered` those with a value to judge; all if None.
         """
         self._where, self._considered = where, considered
         self.rows, self.considered = (np.zeros(slice_count, dtype=np.int64) for _ in range(2))

@@ -54,9 +54,7 @@ _NULLS_ONLY = "only its nulls can be checked"
 def refuse_misfits(suite: Suite, schema: pa.Schema) -> None:
     """Raise a SpecError if a check of a suite does not fit the types of its columns.
 
-    Args:
-        suite: the checks.
-        schema: the columns of the table. A column that is not there, or of Arrow's type null, is not judged.
+    A column that is not in `schema`, or of Arrow's type null, is not judged.
     """
     types = {field.name: field.type for field in schema if not pa.types.is_null(field.type)}
     for check in suite.checks:

@@ -20,10 +20,7 @@ import pyarrow.compute as pc
 
 from expectations.compiled.columns import Flags, flags
 
-_CLASSES = {
-    sre.CATEGORY_DIGIT: "0-9",
-    sre.CATEGORY_WORD: "A-Za-z0-9_",
-}
+_CLASSES = {sre.CATEGORY_DIGIT: "0-9", sre.CATEGORY_WORD: "A-Za-z0-9_"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,15 +25,10 @@ _Hashes = npt.NDArray[np.int64]
 class Demand:
     """What a check demands of a row.
 
-    Attributes:
-        where: the rows that the check reads; all if None.
-        considered: the rows with a value to judge; all if None.
-        expected: the rows that keep the demand. Only considered rows count. None for a check of uniqueness.
-        shown: the values of unexpected rows for the outcome.
-        doubtful: rows about which the engines may disagree; Great Expectations checks their slices.
-        mostly: the least share of considered rows that must keep the demand.
-        with_missing: whether the result has the counts of missing values.
-        sample_max: the number of unexpected values that a result has at most.
+    The check reads the rows `where`, and judges those `considered`; all if None. Of these, `expected` keep the demand;
+    None for a check of uniqueness. `shown` are the values of unexpected rows for the outcome, at most `sample_max`. The
+    engines may disagree about `doubtful` rows: Great Expectations checks their slices. `mostly` is the least share of
+    considered rows that must keep the demand. `with_missing`: the result has the counts of missing values.
     """
 
     where: Mask | None
@@ -95,7 +90,6 @@ class RowCheck(_UnexpectedRows):
         self._doubtful: set[int] = set()
 
     def feed(self, rows: Rows) -> None:
-        """Count the rows and the unexpected rows."""
         judged = self.count(rows)
         self._add(rows, judged & ~self._expected(rows))
         if self._demand.doubtful:
@@ -132,7 +126,6 @@ class UniqueCheck(_UnexpectedRows):
         self._collected: list[tuple[pa.Table, Rows]] = []
 
     def feed(self, rows: Rows) -> None:
-        """Count the rows and keep their hashes."""
         self._hashes.append(row_hashes(rows.table(self._names, self.count(rows)), SEED))
 
     def needs_second_pass(self) -> bool:
@@ -151,7 +144,6 @@ class UniqueCheck(_UnexpectedRows):
             self._collected.append((rows.table(self._names, suspect), rows.only(self._names, suspect)))
 
     def answer(self, number: int) -> Answer | None:
-        """Return the answer of a slice."""
         if self._collected:
             tables, parts = zip(*self._collected, strict=True)
             self._collected = []

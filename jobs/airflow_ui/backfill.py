@@ -195,7 +195,6 @@ def _entered(fields: FormData) -> dict[str, str]:
 
 
 def _conf(entered: Mapping[str, str]) -> dict[str, Any]:
-    """Return the configuration of the DAG run."""
     texts = {name: entered.get(name, "").strip() for name in _TEXTS}
     return texts | {name: entered.get(name) == "on" for name in ("publish", "fresh")}
 

@@ -106,7 +106,6 @@ class PipelineContext:
 
     @property
     def name(self) -> str:
-        """The name of the pipeline."""
         return self.pipeline.name
 
     @property

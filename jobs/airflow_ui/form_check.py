@@ -49,7 +49,6 @@ class BackfillFormCheck:
         self.app = app
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        """Check the request if it starts a backfill."""
         match = _PATH.search(scope["path"]) if scope["type"] == "http" and scope["method"] == "POST" else None
         if match is None:
             await self.app(scope, receive, send)
@@ -82,9 +81,6 @@ async def _checked(request: Request, name: str, body: bytes) -> bytes:
     """Return the body with the range of the form and a run id.
 
     A request that Airflow refuses anyway is returned unread, so that this module tells nothing to strangers.
-
-    Raises:
-        FormError: a field of the form is wrong.
     """
     pipeline = Site.of_environment().pipeline(name)
     if pipeline is None or len(body) > MAX_BODY or not await _may_start(request, name):
@@ -113,11 +109,7 @@ async def _may_start(request: Request, name: str) -> bool:
 
 
 def _read(pipeline: Pipeline, conf: Mapping[str, Any]) -> BackfillForm | None:
-    """Read the form; None if the lake cannot be read, so that the plan task reports that.
-
-    Raises:
-        FormError: a field of the form is wrong.
-    """
+    """Read the form; None if the lake cannot be read, so that the plan task reports that."""
     try:
         return checked_form(Site.of_environment().request_context(pipeline), conf, now_ms=now_ms())
     except FormError:

@@ -107,14 +107,12 @@ class _Answer:
         return self.start.get("status") == 200 and any(value.startswith(b"application/json") for value in types)  # noqa: PLR2004
 
     async def keep(self, message: "Message") -> None:
-        """Receive a part of the answer."""
         if message["type"] == "http.response.start":
             self.start = message
         elif message["type"] == "http.response.body":
             self.body += message.get("body", b"")
 
     async def send(self, send: "Send") -> None:
-        """Send the answer on."""
         headers = [(name, value) for name, value in self.start["headers"] if name.lower() != b"content-length"]
         length = (b"content-length", str(len(self.body)).encode())
         await send({**self.start, "headers": [*headers, length]})

@@ -33,11 +33,8 @@ _STATIC = Path(__file__).parent / "static"
 def page(request: Request, template: str, values: Mapping[str, Any], *, status: int = 200) -> HTMLResponse:
     """Return a template as a page.
 
-    Args:
-        request: the request. Its mount gives the prefix of all links, and its cookie the theme.
-        template: the name of the template, without `.html.j2`.
-        values: the variables of the template.
-        status: the HTTP status.
+    `template` is a name without `.html.j2`. The mount of the request gives the prefix of all links, and its cookie the
+    theme.
     """
     made = environment().get_template(f"{template}.html.j2")
     text = made.render(to=linker(request), theme=_theme(request), style_version=style_version(), **values)
@@ -91,12 +88,10 @@ def environment() -> Environment:
 
 
 def _dag(dag_id: str) -> str:
-    """Return the path of a DAG in Airflow's interface."""
     return f"/dags/{quote(dag_id, safe='')}"
 
 
 def _dag_run(dag_id: str, run_id: str) -> str:
-    """Return the path of a DAG run in Airflow's interface."""
     return f"/dags/{quote(dag_id, safe='')}/runs/{quote(run_id, safe='')}"
 
 

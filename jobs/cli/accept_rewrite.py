@@ -48,13 +48,7 @@ UNKNOWN = "unknown"
 @options.json_option
 @options.pipeline_options
 def accept_rewrite_command(
-    *,
-    reason: str | None,
-    versions: tuple[int, ...],
-    is_sure: bool,
-    is_dry: bool,
-    as_json: bool,
-    work: RequestContext,
+    *, reason: str | None, versions: tuple[int, ...], is_sure: bool, is_dry: bool, as_json: bool, work: RequestContext
 ) -> int:
     """Accept commits of the log that removed or changed records, for example because a person has to be forgotten.
 
@@ -102,11 +96,7 @@ def _named(chosen: Sequence[Rewrite]) -> str:
 
 
 def _confirmed(work: RequestContext, chosen: Sequence[Rewrite], *, may_ask: bool) -> bool:
-    """Return whether a person confirms the acceptance on a terminal.
-
-    Raises:
-        RequestError: there is no terminal.
-    """
+    """Return whether a person confirms the acceptance on a terminal."""
     if not (may_ask and sys.stdin.isatty() and sys.stdout.isatty()):
         chosen_versions = " ".join(f"--version {rewrite.version}" for rewrite in chosen)
         command = f"hindcast accept-rewrite {work.pipeline.name} {chosen_versions} --reason … --yes"
@@ -116,13 +106,7 @@ def _confirmed(work: RequestContext, chosen: Sequence[Rewrite], *, may_ask: bool
     return click.confirm(f"Accept {counted(len(chosen), 'commit')}?", default=False)
 
 
-def _show(
-    work: RequestContext,
-    view: LedgerView,
-    rewrites: FoundRewrites,
-    *,
-    chosen: Sequence[Rewrite],
-) -> None:
+def _show(work: RequestContext, view: LedgerView, rewrites: FoundRewrites, *, chosen: Sequence[Rewrite]) -> None:
     if not chosen:
         options.say(
             f"{work.pipeline.name}: nothing to accept. Up to version {rewrites.version} of event log {rewrites.uri}, "

@@ -4,7 +4,7 @@ import click
 
 from jobs.cli import options
 from jobs.durations import format_duration
-from jobs.lake.leftover_files import CURRENT
+from jobs.lake.lake import CURRENT
 from jobs.plain_text import counted
 from jobs.planning.request_context import RequestContext
 from jobs.publishing.cleaning import OLDER_THAN_MS, Leftovers, clean_lake
@@ -62,6 +62,8 @@ def _lines(leftovers: Leftovers, older_than_ms: int) -> list[str]:
     for table in sorted({file.table for file in leftovers.replaced}):
         own = [file.bytes for file in leftovers.replaced if file.table == table]
         what = "replaced" if table.startswith(CURRENT) else "that the log does not have any more"
+        if any("/_delta_log/" in file.path for file in leftovers.replaced if file.table == table):
+            what = "which the pipeline file does not name any more"
         lines.append(f"{name}: {verb}{counted(len(own), 'file')} ({counted(sum(own), 'byte')}) of {table}, {what}")
     if leftovers.snapshots:
         lines.append(f"{name}: {verb}{counted(len(leftovers.snapshots), 'snapshot')} of the ledger")

@@ -5,14 +5,7 @@ from collections.abc import Sequence
 import click
 
 from jobs.cli import options
-from jobs.comparing.views import (
-    Sides,
-    differing_request,
-    request_sides,
-    run_sides,
-    two_requests_sides,
-    version_sides,
-)
+from jobs.comparing.views import Sides, differing_request, request_sides, run_sides, two_requests_sides, version_sides
 from jobs.ledger.view import LedgerView
 from jobs.planning.request_context import RequestContext
 

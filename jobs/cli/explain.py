@@ -17,7 +17,8 @@ from jobs.plain_text import counted
 from jobs.planning.chains import RunsByState
 from jobs.planning.published_spec import on_published_spec
 from jobs.planning.request_context import RequestContext
-from jobs.planning.stored_spec import stored_pipeline
+from jobs.planning.stored_spec import at_read_log, stored_pipeline
+from jobs.reading.stored_tables import spec_of
 from jobs.review.explain import Locator, explain
 from jobs.runs import SHOWN_DIGITS
 
@@ -122,6 +123,7 @@ def _locator(work: RequestContext, *, view: LedgerView, master: str | None) -> L
         from jobs.spark.lazy_session import LazySession
 
         spec = stored_pipeline(work.pipeline, view.requests[run.request_id])
+        spec = at_read_log(spec, work.lake, run, stored=spec_of(view, run))
         named = {"record_id": work.pipeline.log.record_id}
         spec = spec.model_copy(update={"log": spec.log.model_copy(update=named)})
         slice_, by_state = run.result.slice, RunsByState.of(view)

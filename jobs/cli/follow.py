@@ -63,7 +63,7 @@ def follow_command(  # noqa: PLR0913 - one parameter per option
             slices, left_out = slices_to_follow(work)
             for warning in (*warnings, *left_out):
                 options.complain(f"warning: {warning}")
-            asked = _asked(work, slices, reason=reason)
+            asked = _asked(work, slices, reason=reason, publishes=not no_publish)
             status = run_asked(work, asked, staging=Staging(), publishes=not no_publish, master=master, shown=shown)
         except HindcastError as error:  # the others are still followed (law L10)
             options.complain(f"{reader.name}: {error}")
@@ -75,15 +75,19 @@ def follow_command(  # noqa: PLR0913 - one parameter per option
     return options.REFUSED if stopped and not no_publish else exit_status
 
 
-def _asked(work: RequestContext, slices: Sequence[Slice], *, reason: str) -> Asked:
-    """Return what is asked for. It replaces requests that an earlier `follow` has left, and no person decides on."""
+def _asked(work: RequestContext, slices: Sequence[Slice], *, reason: str, publishes: bool) -> Asked:
+    """Return what is asked for. It replaces requests that an earlier `follow` has left, and no person decides on.
+
+    A person decides on those that were staged with `--no-publish`: only another one with this option replaces them.
+    """
     own = f"follows the publications of {work.pipeline.log.pipeline}"
+    wanted = own if publishes else f"{own}, staged with --no-publish"
     from_ms, to_ms = slices[0].start_ms, slices[-1].end_ms
-    asked = Asked(from_ms=from_ms, to_ms=to_ms, who=options.who(), reason=reason or own)
+    asked = Asked(from_ms=from_ms, to_ms=to_ms, who=options.who(), reason=reason or wanted)
     view = work.ledger.view()
     others = () if find_resumable(work, view, asked) else in_the_way(work, view, asked)
     runs = [view.runs.get(run_id) for other in others for run_id in other.runs.values()]  # some may be condemned
-    is_left = all(other.reason == own and not stopping_runs(view, other) for other in others)
+    is_left = all(other.reason in {own, wanted} and not stopping_runs(view, other) for other in others)
     is_replacing = others and is_left and not any(run is not None and run.waiver for run in runs)
     return replace(asked, if_open=IfOpen.REPLACE) if is_replacing else asked
 

@@ -252,8 +252,7 @@ def answer(as_json: bool, facts: Mapping[str, Any], *lines: str) -> int:  # noqa
 def run_cli(command: click.Command, arguments: Sequence[str] | None = None) -> int:
     """Run the command line.
 
-    Returns:
-        The exit status. 0: done. 1: a check failed, or the request was refused. 2: wrong usage or pipeline file.
+    Returns the exit status. 0: done. 1: a check failed, or the request was refused. 2: wrong usage or pipeline file.
     """
     interrupted = "interrupted; run the same command again to continue from where it stopped"
     return run_command(command.main, arguments, name="hindcast", interrupted=interrupted)

@@ -15,7 +15,10 @@ from jobs.publishing.current_tables import move_current_tables
 @click.option("--reason", required=True, help="Why the commits cannot be restored. The ledger stores it.")
 @options.pipeline_options
 def recover_command(*, reason: str, work: RequestContext) -> int:
-    """Let a ledger go on without its last commits, after they were lost for good.
+    """Let a ledger go on after it has lost commits.
+
+    If commit files alone are lost, also in the middle, they are written again from their data files, and nothing is
+    lost. Else the ledger goes on without its last commits.
 
     Every other command refuses a ledger that has lost commits, because readers would see publications that a person has
     withdrawn, or miss decisions. Restore the directory of the ledger from a backup, if there is one. This command
@@ -23,6 +26,15 @@ def recover_command(*, reason: str, work: RequestContext) -> int:
     `hindcast status` and `hindcast verify` then. The ledger uses the versions of the lost commits again: if you have
     kept one of them for `hindcast changes --since`, begin again with 0.
     """
+    restored = work.ledger.restore_commits(who=options.who(), reason=reason)
+    if restored:
+        versions = ", ".join(map(str, restored))
+        options.say(
+            f"{work.pipeline.name}: the ledger's commit files of versions {versions} were written again "
+            "from their data files, whose hashes prove them. Nothing is lost"
+        )
+        move_current_tables(work)
+        return options.OK
     lost = work.ledger.recover(who=options.who(), reason=reason)
     options.say(
         f"{work.pipeline.name}: the ledger goes on at version {work.ledger.view().version}; the commits up to version "

@@ -23,7 +23,6 @@ from jobs.pipeline.slices import check_range
 from jobs.planning.request_context import Asked, IfOpen, RequestContext
 from jobs.planning.restating import request_to_continue
 from jobs.planning.suite_fingerprint import with_checks
-from jobs.publishing.rules import describe_hold
 from jobs.publishing.stop_reasons import failed_in_sight, held_by, stopping_runs
 from jobs.replay.orders import Replayer, ReplayOrder
 from jobs.runs import SHOWN_DIGITS, RunResult
@@ -96,11 +95,11 @@ _OR_REPLACE: Final = (
 @options.warm_up_option
 @click.option("--reason", default="", help="Why. The ledger stores it.")
 @click.option(
-    "--replace", "if_open", flag_value=IfOpen.REPLACE.value, help="Close the open requests that have slices of the "
+    "--replace", "replaces", is_flag=True, help="Close the open requests that have slices of the "
     "range. Their runs are used again where they are valid.",
 )  # fmt: skip
 @click.option(
-    "--wait", "if_open", flag_value=IfOpen.WAIT.value, help="Start when the open requests that have slices of the "
+    "--wait", "waits", is_flag=True, help="Start when the open requests that have slices of the "
     "range have ended.",
 )  # fmt: skip
 @progress_option
@@ -111,7 +110,7 @@ _OR_REPLACE: Final = (
 def run_command(  # noqa: PLR0913  (its options)
     *, pipeline_name: str, from_text: str | None, to_text: str | None, event_time_text: str | None,
     request_text: str | None, plan_file: Path | None, chunk: int | None, chunk_records: int, is_candidate: bool,
-    no_publish: bool, fresh: bool, warms_up: bool, reason: str, if_open: str | None, progress: str,
+    no_publish: bool, fresh: bool, warms_up: bool, reason: str, replaces: bool, waits: bool, progress: str,
     master: str | None, fold_from: int, as_json: bool, places: options.Places,
 ) -> int:  # fmt: skip
     """Replay the missing and stale slices of [from, to), check them, and publish all of them or none.
@@ -125,12 +124,15 @@ def run_command(  # noqa: PLR0913  (its options)
     is refused and names it; --replace and --wait tell what to do instead. The exit status is 1 if a check failed, also
     one of a slice that readers see already, or if the publication was refused; the message has the reason.
     """
+    if replaces and waits:
+        raise click.UsageError("--replace closes the open requests, and --wait lets them end; give one of them")
     pipeline = places.pipeline(pipeline_name)
     if not pipeline.functions():  # users' functions may return values of pandas
         keep_pandas_out()
     given = _Given(
         from_text=from_text, to_text=to_text, event_time_text=event_time_text, request_text=request_text,
-        plan_file=plan_file, is_fresh=fresh, warms_up=warms_up, if_open=IfOpen(if_open or IfOpen.REFUSE.value),
+        plan_file=plan_file, is_fresh=fresh, warms_up=warms_up,
+        if_open=IfOpen.REPLACE if replaces else IfOpen.WAIT if waits else IfOpen.REFUSE,
         reason=reason, master=master, is_candidate=is_candidate, others="--event-time or --request",
     )  # fmt: skip
     work, asked, accepted = given.asked(with_checks(places.request_context(pipeline)))
@@ -196,15 +198,16 @@ def _in_its_turn(
 
     Raises:
         RequestError: others have slices of the range. The message has the words of the command line. Or somebody has
-            rolled back during the wait: the publication would end that hold unseen.
+            rolled back during the wait: it could publish what is rolled back, also after the chain was resumed.
     """
-    told, hold = "", work.ledger.view().hold
+    told, begun = "", work.ledger.view().version
     while True:
         view = work.ledger.view()
-        if publishes and view.hold is not None and view.hold != hold:
+        since = (made for made in view.decisions.values() if made.action == "roll_back" and made.seq > begun)
+        if publishes and (undone := next(since, None)) is not None:
             raise RequestError(
-                f"{describe_hold(view.hold)}. This command has waited since before that, so it replays nothing. Run it "
-                "again if the range is still to be published"
+                f"{undone.who} rolled a publication back ({undone.reason}) since this command began to wait, so it "
+                "replays nothing. Run it again if the range is still to be published"
             )
         seen = frozenset(open_request.request_id for open_request in in_the_way(work, view, asked))
         try:

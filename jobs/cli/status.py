@@ -21,7 +21,7 @@ from jobs.planning.change_sentences import told_changes
 from jobs.planning.changed_slices import stretches_of
 from jobs.planning.event_time_progress import EventTimeProgress, progress_of
 from jobs.planning.log_state import LogState
-from jobs.planning.published_spec import LOST, on_published_spec, why_lost, why_not_replayed
+from jobs.planning.published_spec import LOST, on_published_spec, why_not_replayed, why_stopped
 from jobs.planning.request_context import ReadLog, RequestContext, context_of, is_live
 from jobs.planning.standing import empty_slices, holes
 from jobs.publishing.current_tables import current_tables
@@ -108,7 +108,7 @@ def _state(work: RequestContext) -> dict[str, Any]:
         "current_tables": [table.to_json() | {"line": str(table)} for table in current_tables(work)],
         "held": None if view.hold is None else describe_hold(view.hold),
         "holes": [{"slices": hole.ids, "line": hole.sentence} for hole in holes(on_chain, view)],
-        "edited": [*edited, *filter(None, [why_lost(on_chain, view)])],
+        "edited": [*edited, *filter(None, [why_stopped(on_chain, view)])],
         "changed": told_changes(work, view).to_json(),
         "requests": [_request(in_its_cut(work, request), view, request) for request in view.open_requests()],
     }

@@ -11,14 +11,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.comparing.border_rows import (
-    PANE_COLUMNS,
-    STATE_COLUMNS,
-    BorderCount,
-    BorderRows,
-    border_count,
-    fires_early,
-)
+from jobs.comparing.border_rows import PANE_COLUMNS, STATE_COLUMNS, BorderCount, BorderRows, border_count, fires_early
 from jobs.lake.checkpoint_rows import read_checkpoint
 from jobs.lake.lake import Lake
 from jobs.lake.row_filter import RowFilter

@@ -5,7 +5,7 @@ last pane of a window may be in another slice.
 """
 
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -59,7 +59,6 @@ class TableCounter:
             self._add_pairs(part, matched.slice(start, self._limits.pair_rows))
 
     def result(self) -> TableDifference:
-        """Return the differences of all parts."""
         columns = [changes.result() for changes in self._columns.values()]
         columns.sort(key=lambda changes: (not changes.is_value, -changes.count))
         return TableDifference(
@@ -233,26 +232,23 @@ def _divided(sides: Sides, table: str) -> dict[tuple[str, ...], Divided]:
 
     A slice whose runs have the same digest has equal rows in both views. Records have no key columns.
     """
-    before: dict[tuple[str, ...], list[StagedRun]] = {}
-    after: dict[tuple[str, ...], list[StagedRun]] = {}
-    both: dict[tuple[str, ...], list[StagedRun]] = {}
+    groups: defaultdict[tuple[str, ...], tuple[list[StagedRun], ...]] = defaultdict(lambda: ([], [], []))
     runs = (*sides.before.runs.values(), *sides.after.runs.values())
     keys_of = {} if table in tables.RECORD_TABLES else keys_by_run(sides.view, runs)
     for slice_id in sorted({*sides.before.runs, *sides.after.runs}):
         old, new = sides.before.runs.get(slice_id), sides.after.runs.get(slice_id)
         keys = [None if run is None else keys_of.get(run.result.run_id, ()) for run in (old, new)]
         if old and new and keys[0] == keys[1] and digest_of(old, table) == digest_of(new, table):
-            both.setdefault(keys[0] or (), []).append(old)
+            groups[keys[0] or ()][2].append(old)
             continue
         if old is not None:
-            before.setdefault(keys[0] or (), []).append(old)
+            groups[keys[0] or ()][0].append(old)
         if new is not None:
-            after.setdefault(keys[1] or (), []).append(new)
+            groups[keys[1] or ()][1].append(new)
     return {
-        name: Divided(
-            before=tuple(before.get(name, ())), after=tuple(after.get(name, ())), both=tuple(both.get(name, ()))
-        )
-        for name in {**before, **after}
+        name: Divided(before=tuple(before), after=tuple(after), both=tuple(both))
+        for name, (before, after, both) in groups.items()
+        if before or after
     }
 
 

@@ -94,7 +94,6 @@ class TableDifference:
 
     @property
     def is_equal(self) -> bool:
-        """Whether no value differs."""
         return not (self.only_before or self.only_after or self.changed)
 
 

@@ -45,9 +45,11 @@ def request_sides(view: LedgerView, request_id: str | None = None) -> Sides:
     Raises:
         RequestError: there is no such request, or several.
     """
-    request = (
-        newest_request(view) if request_id is None else view.requests[_full_id("request", request_id, view.requests)]
-    )
+    if request_id is None:
+        changing = (request for request in reversed(view.open_requests()) if changes_something(view, request))
+        request = next(changing, None)
+    else:
+        request = view.requests[_full_id("request", request_id, view.requests)]
     if request is None:
         raise RequestError(
             "no open request would change what readers see; name a request, two ledger versions or two runs"
@@ -132,11 +134,6 @@ def run_sides(view: LedgerView, before: str, after: str | None = None) -> Sides:
 def changes_something(view: LedgerView, request: Request) -> bool:
     """Return whether readers would see other runs after the publication of a request, also where a repair ends."""
     return any(view.published.get(slice_id) != run_id for slice_id, run_id in newly_shown(view, request).items())
-
-
-def newest_request(view: LedgerView) -> Request | None:
-    """Return the newest open request that changes something; None without one."""
-    return next((request for request in reversed(view.open_requests()) if changes_something(view, request)), None)
 
 
 def differing_request(view: LedgerView, request_id: str) -> Request | None:

@@ -60,10 +60,7 @@ class AssetOperator(BaseOperator):
     def send_events(self, context: Context, published: "Published") -> dict[str, Any]:
         """Send the events of a publication: one for each changed slice, or one for all of them if there are many.
 
-        The asset of publications has one more event, without a partition key.
-
-        Returns:
-            The publication, for XCom.
+        The asset of publications has one more event, without a partition key. Returns the publication, for XCom.
 
         Raises:
             AirflowSkipException: no slice has changed, so consumers are not started.

@@ -28,13 +28,10 @@ def _driver_memory() -> str:
 class DagSettings:
     """The settings of the DAGs of one file.
 
-    Attributes:
-        lake: the root of the lake; None for the value of HINDCAST_LAKE when a task runs.
-        pools: the pools of the replay tasks.
-        spark_connection: the id of the Airflow connection that names the Spark master.
-        driver_memory: the memory of the JVM of a Spark driver, such as `3g`.
-        owner: the owner of the DAGs of pipelines that name none.
-        tags: tags of every DAG, besides `replay` or `backfill` and the tags of the pipeline.
+    `lake` is None for the value of HINDCAST_LAKE when a task runs. `spark_connection` is the id of the Airflow
+    connection that names the Spark master, and `driver_memory` the memory of the JVM of a Spark driver, such as `3g`.
+    Pipelines that name no owner have `owner`. `tags` are those of every DAG, besides `replay` or `backfill` and those
+    of the pipeline.
     """
 
     lake: str | None = None

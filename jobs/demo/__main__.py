@@ -91,8 +91,7 @@ def year(settings: list[str]) -> None:
             f"only {len(view.runs)} slices were replayed (DAG run {run.state}); the logs are in {stage.home.logs}"
         )
     stage.chapter(
-        "The result",
-        f"{len(view.runs)} slices replayed; {len(view.published)} published; {len(held)} held by a check.",
+        "The result", f"{len(view.runs)} slices replayed; {len(view.published)} published; {len(held)} held by a check."
     )
     for held_run in held:
         stage.tell_run(held_run)

@@ -94,12 +94,7 @@ def load_flights(
     Each day is one commit of one file, its rows in log order. A day that the log has is skipped, so a load continues
     after a kill. If two loads append the same day at once, the log gets it once.
 
-    Args:
-        lake_root: a directory or URI.
-        from_date: the first day, not before 2013-01-01.
-        to_date: the day after the last one, not after 2014-01-02.
-        progress: called after each day.
-        master: a Spark master URL, see `spark_session`.
+    The days are from 2013-01-01 to 2014-01-01. `progress` is called after each day.
 
     Raises:
         RequestError: the range is empty or reversed, or contains days that the source does not have.
@@ -143,11 +138,7 @@ def _check_range(from_date: date, to_date: date) -> None:
 
 
 def _days_present(table: str) -> dict[date, int] | None:
-    """Return day -> number of records in the table, or None if there is no table yet.
-
-    Raises:
-        LogError: something else is there.
-    """
+    """Return day -> number of records in the table, or None if there is no table yet."""
     import pyarrow as pa
 
     if not is_delta(table):

@@ -90,7 +90,6 @@ class Stage:
         return [json.loads(line) for line in self._run((*arguments, "--json"), expect=0).splitlines()]
 
     def ledger(self) -> LedgerView:
-        """Return the present view of the ledger."""
         return open_request_context(self.pipeline, self.lake, now_ms=now_ms).ledger.view()
 
     def of_pipeline(self, name: str) -> "Stage":

@@ -106,9 +106,7 @@ def measure_delays(event_time_ms: Int64s, problems: Codes, *, window_ms: int) ->
     before_ms = latest_before(times, _FIRST)
     overdue_ms = before_ms - (times - times % window_ms + window_ms)
     return Delays(
-        records=len(event_time_ms),
-        behind_ms=np.sort(np.maximum(before_ms - times, 0)),
-        overdue_ms=np.sort(overdue_ms),
+        records=len(event_time_ms), behind_ms=np.sort(np.maximum(before_ms - times, 0)), overdue_ms=np.sort(overdue_ms)
     )
 
 

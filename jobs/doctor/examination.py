@@ -11,15 +11,7 @@ from jobs.doctor.column_roles import Roles, Wishes, guess_roles
 from jobs.doctor.delays import Suggestion
 from jobs.doctor.finding import Finding, Severity, error, note, ok, warning
 from jobs.doctor.measures import Measures, measure, ties
-from jobs.doctor.proposal import (
-    APPENDED,
-    OrderChoice,
-    Proposal,
-    order_choices,
-    pipeline_name,
-    total_column,
-    yaml_of,
-)
+from jobs.doctor.proposal import APPENDED, OrderChoice, Proposal, order_choices, pipeline_name, total_column, yaml_of
 from jobs.doctor.record_findings import record_findings
 from jobs.doctor.sample import Sample, read_head, read_sample, readable_columns
 from jobs.doctor.slice_candidates import SliceCandidate, slice_candidates
@@ -150,7 +142,6 @@ class _Search:
         return order.columns is not None and ties(self.sample(slices, order.columns), order.columns) > 0
 
     def tried(self, proposal: Proposal) -> Accepted | Refused:
-        """Try a proposed file."""
         instants = self.instants_ms(proposal.slices)
         return try_file(yaml_of(proposal), self.request.path, self.request.lake, instants_ms=instants)
 
@@ -174,7 +165,13 @@ class _Search:
     def basis(self, slices: SliceCandidate) -> str:
         """Tell how many records were read."""
         kept = self._samples.get(slices)
-        return "the table's metadata" if kept is None else _basis(kept[1], self.facts)
+        if kept is None:
+            return "the table's metadata"
+        records = kept[1].records
+        if kept[1].is_whole:
+            return f"all {counted(records, 'record')}"
+        of = "" if self.facts.records is None else f" of {self.facts.records:,}"
+        return f"the newest {records:,}{of} records"
 
     def instants_ms(self, slices: SliceCandidate) -> tuple[int, ...]:
         """Return the first and last instant with records; empty if that is not known."""
@@ -327,13 +324,6 @@ def _verdict(search: _Search, accepted: Accepted | None, proposal: Proposal | No
     refusals = [text for text, is_new in search.refusals.items() if not is_new] or [*search.refusals]
     for refusal in refusals[:_MOST_REFUSALS]:
         yield error("refused", refusal, _WAYS)
-
-
-def _basis(sample: Sample, facts: TableFacts) -> str:
-    if sample.is_whole:
-        return f"all {counted(sample.records, 'record')}"
-    of = "" if facts.records is None else f" of {facts.records:,}"
-    return f"the newest {sample.records:,}{of} records"
 
 
 def _slice_id(at_ms: int, every_ms: int) -> str | None:

@@ -43,7 +43,6 @@ class Sample:
 
     @property
     def records(self) -> int:
-        """The number of records that were read."""
         return int(self.rows.num_rows)
 
 
@@ -152,10 +151,7 @@ def _read_file(
     places: list[tuple[Int64s, Int64s]] = []
     codes: list[Codes] = []
     done = 0
-    with (
-        log_errors(facts.uri, f"reading {file.path}"),
-        system.open_input_file(place_of(facts.root, file.path)) as data,
-    ):
+    with log_errors(facts.uri, f"reading {file.path}"), system.open_input_file(place_of(facts.root, file.path)) as data:
         opened = open_parquet(data)
         names = zip(fields, stored_names(fields, opened.schema_arrow), strict=True)
         physical = {str(own["name"]): name for own, name in names if name is not None}

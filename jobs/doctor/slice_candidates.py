@@ -119,10 +119,7 @@ def _by_time(facts: TableFacts, times: Sequence[str]) -> Iterator[SliceCandidate
 def _by_commits(facts: TableFacts) -> SliceCandidate:
     times = [commit.at_ms for commit in facts.commits if commit.at_ms is not None]
     return SliceCandidate(
-        kind="commits",
-        columns=(),
-        by="by: commits",
-        every_ms=_every_ms((min(times), max(times)) if times else None),
+        kind="commits", columns=(), by="by: commits", every_ms=_every_ms((min(times), max(times)) if times else None)
     )
 
 

@@ -81,7 +81,6 @@ class TableFacts:
 
     @property
     def uri(self) -> str:
-        """The log's path or URI."""
         return self.log.uri
 
     @property

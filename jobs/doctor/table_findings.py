@@ -10,7 +10,7 @@ from jobs.doctor.finding import Finding, error, note, ok, warning
 from jobs.doctor.table_facts import TableFacts
 from jobs.durations import UNIT_MS, human_duration
 from jobs.lake.log_files import is_whole_uri
-from jobs.plain_text import agreeing, counted
+from jobs.plain_text import agreeing, counted, first_of
 from jobs.reading.published import quote_spark
 
 HORIZON_MS: Final = 30 * UNIT_MS["d"]
@@ -124,11 +124,10 @@ def _removals(facts: TableFacts, slice_columns: Sequence[str]) -> Iterator[Findi
 
     broken = [commit for commit in facts.commits if any(map(is_in_slice, commit.removed))]
     if broken:
-        names = ", ".join(f"{commit.version} ({commit.operation})" for commit in broken[:5])
-        more = f" and {len(broken) - 5} more" if len(broken) > 5 else ""  # noqa: PLR2004
+        names = first_of([f"{commit.version} ({commit.operation})" for commit in broken], 5)
         yield warning(
             "removed records",
-            f"{'commit' if len(broken) == 1 else 'commits'} {names}{more} removed or changed records. Ranges with "
+            f"{'commit' if len(broken) == 1 else 'commits'} {names} removed or changed records. Ranges with "
             "their slices are refused until the records are back, or a person accepts that for a pipeline",
             f"RESTORE TABLE {sql_name(facts)} TO VERSION AS OF {broken[0].version - 1}"
             if broken == [facts.commits[-1]] and facts.log_format == "delta"
@@ -150,11 +149,7 @@ def _removals(facts: TableFacts, slice_columns: Sequence[str]) -> Iterator[Findi
             "see docs/reference/logs.md, Records that were removed or changed",
         )
     if facts.log_format == "delta" and facts.setting("delta.appendOnly") != "true":
-        yield note(
-            "append only",
-            "nothing prevents DELETE, UPDATE and MERGE",
-            alter(facts, "delta.appendOnly", "true"),
-        )
+        yield note("append only", "nothing prevents DELETE, UPDATE and MERGE", alter(facts, "delta.appendOnly", "true"))
 
 
 def _rewrites(facts: TableFacts) -> Iterator[Finding]:
@@ -176,8 +171,7 @@ def _rewrites(facts: TableFacts) -> Iterator[Finding]:
 def _history(facts: TableFacts) -> Iterator[Finding]:
     if facts.first_commit > 0:
         yield note(
-            "history",
-            f"the commits before {facts.first_commit} are gone. What they removed or changed cannot be seen",
+            "history", f"the commits before {facts.first_commit} are gone. What they removed or changed cannot be seen"
         )
     if facts.commits_unread:
         yield note(

@@ -74,6 +74,10 @@ _STAGES_WITH_PATHS = ("$project", "$addFields", "$set", "$unset", "$unwind")
 # became null in a checkpoint, so a retraction after it had null.
 RETRACTIONS_VERSION = 2
 
+# The same for users' triggers, evictors and gaps beside aggregates. 1: structs were tuples, and records of open windows
+# were stored by the places of their columns.
+RECORDS_VERSION = 2
+
 RUN_ID_DIGITS = 32
 _KEPT: Final = 64
 _CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
@@ -110,7 +114,7 @@ def spec_fingerprint(pipeline: Pipeline) -> str:
     """
     versions = (
         SEMANTICS_VERSION, STATE_VERSION, CLOCK_VERSION, TIMEOUTS_VERSION, COMBINERS_VERSION, CONTINUOUS_VERSION,
-        DOCUMENTS_VERSION, OPERATORS_VERSION, EVICTORS_VERSION, RETRACTIONS_VERSION,
+        DOCUMENTS_VERSION, OPERATORS_VERSION, EVICTORS_VERSION, RETRACTIONS_VERSION, RECORDS_VERSION,
     )  # fmt: skip
     kept = _kept_fingerprint(_ByIdentity(pipeline), versions)
     if kept is not None:
@@ -152,6 +156,8 @@ def _declaration(pipeline: Pipeline) -> dict[str, object]:
         whole["clock_version"] = CLOCK_VERSION
     if pipeline.windows is not None:
         whole |= _versions_of(pipeline.windows)
+        if pipeline.aggregates and pipeline.windows.functions():
+            whole["records_version"] = RECORDS_VERSION
     if _retracts_structs(pipeline):
         whole["retractions_version"] = RETRACTIONS_VERSION
     return whole

@@ -15,12 +15,13 @@ class Layout:
 
     A record's value is a tuple or a mapping, by `kind`. A 'tuple' begins with one place per aggregate (None: the
     aggregate reads no column), a 'mapping' with the columns of a user's function. `log_columns` are all columns of
-    the log.
+    the log. A tuple ends with a mapping of the columns `shown` to users' functions, if there are any.
     """
 
     kind: Literal["tuple", "mapping"]
     log_columns: tuple[str, ...]
     columns: list[str | None] = field(default_factory=list)
+    shown: dict[str, None] = field(default_factory=dict)
 
     def place(self, column: str) -> Place:
         """Add the column if it is new. Return its place in a record's value: an index, or its name in a mapping."""
@@ -35,11 +36,13 @@ class Layout:
     def shown_to(self, function: FunctionGrammar) -> ColumnsOf:
         """Return the columns of a record that a user's function gets: those that the file lists, else all."""
         names = function.columns or self.log_columns
+        if self.kind == "tuple":
+            self.shown |= dict.fromkeys(names)
+            return ColumnsOf(tuple((name, name) for name in names), within=-1)
         return ColumnsOf(tuple((name, self.place(name)) for name in names))
 
     def built(self) -> ValueLayout:
-        """Return the layout of all columns collected so far."""
-        return ValueLayout(kind=self.kind, columns=tuple(self.columns))
+        return ValueLayout(kind=self.kind, columns=tuple(self.columns), shown=tuple(self.shown))
 
 
 def mapping_layout(names: Iterable[str], log_columns: Mapping[str, str]) -> Layout:

@@ -24,7 +24,7 @@ from jobs.pipeline.models.windows import (
     WindowsGrammar,
 )
 from windowlib.errors import SpecError
-from windowlib.functions.aggregates import Aggregate, Columns
+from windowlib.functions.aggregates import Aggregate, Columns, SumDecimal
 from windowlib.functions.window_functions import (
     Aggregates,
     Apply,
@@ -72,6 +72,23 @@ def pipeline_aggregates(pipeline: Pipeline, columns: Mapping[str, str]) -> dict[
         with naming(pipeline.source, f"aggregates.{name}"):
             built[name] = aggregate(grammar.kind, input_type, name=name)
     return built
+
+
+def changed_states(pipeline: Pipeline, columns: Mapping[str, str], former: Mapping[str, str]) -> list[str]:
+    """Return the aggregates whose running state has another form with the columns than with the former columns.
+
+    Raises:
+        SpecError: as for `pipeline_aggregates`.
+    """
+    if pipeline.windows is None or pipeline.windows.keeps_records:
+        return []
+    before, now = pipeline_aggregates(pipeline, former), pipeline_aggregates(pipeline, columns)
+    return [name for name, aggregate in now.items() if _state_form(aggregate) != _state_form(before[name])]
+
+
+def _state_form(aggregate: Aggregate) -> tuple[object, ...]:
+    # The total of decimals is in units of the last digit.
+    return aggregate.state_columns, aggregate.scale if isinstance(aggregate, SumDecimal) else 0
 
 
 def engine(pipeline: Pipeline, columns: Mapping[str, str], functions: Functions | None = None) -> Engine:

@@ -48,12 +48,7 @@ class CommitOrder:
 
 
 def with_append_places(
-    log: LogVersion,
-    files: Sequence[PinnedFile],
-    log_files: LogFiles,
-    *,
-    live: Sequence[DataFile],
-    order: CommitOrder,
+    log: LogVersion, files: Sequence[PinnedFile], log_files: LogFiles, *, live: Sequence[DataFile], order: CommitOrder
 ) -> tuple[PinnedFile, ...]:
     """Return files with their places in the order of appending.
 
@@ -75,12 +70,7 @@ def with_append_places(
 
 
 def unordered_slices(
-    log: LogVersion,
-    files: Sequence[PinnedFile],
-    log_files: LogFiles,
-    *,
-    live: Sequence[DataFile],
-    order: CommitOrder,
+    log: LogVersion, files: Sequence[PinnedFile], log_files: LogFiles, *, live: Sequence[DataFile], order: CommitOrder
 ) -> frozenset[str]:
     """Return the slices for whose files `with_append_places` raises.
 
@@ -99,12 +89,7 @@ def unordered_slices(
 
 
 def _with_row_ids(
-    log: LogVersion,
-    files: Sequence[PinnedFile],
-    log_files: LogFiles,
-    *,
-    live: Sequence[DataFile],
-    order: CommitOrder,
+    log: LogVersion, files: Sequence[PinnedFile], log_files: LogFiles, *, live: Sequence[DataFile], order: CommitOrder
 ) -> "tuple[tuple[PinnedFile, ...], _Doubts | None]":
     """Return files with the places of their row ids, and what resolves those that may be in no order, if any are."""
     is_tracked = _is_tracked_from_creation(log_files)

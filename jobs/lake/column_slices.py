@@ -171,7 +171,6 @@ class ColumnSlicing(Slicing):
         return self._times_in(file.read_row_group(group, columns=[name]).column(0).combine_chunks())
 
     def _times_in(self, column: "pa.Array") -> _FileTimes:
-        """Return the times of values of the slice column."""
         import numpy as np
         import pyarrow.compute as pc
 

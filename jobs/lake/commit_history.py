@@ -147,15 +147,11 @@ def read_history(
 ) -> CommitHistory:
     """Return what the commits from `start` up to the version of `log` did.
 
-    Commits that log retention has removed cannot be read. `CommitHistory.since` is the first commit that was read.
-
-    Args:
-        log: the log at a version.
-        groups: the groups of the records of a file, as `Slicing.groups`.
-        start: the first commit to read; the log must have been sound at `start - 1`.
-        files: the files of `_delta_log`, which remember commits that were already read; listed here when None.
-        few: so many commits are read themselves, and not the checkpoint that covers them, which has all files.
-        accepted: version -> a commit that removed or changed records, and that a person has accepted.
+    Commits that log retention has removed cannot be read. `CommitHistory.since` is the first commit that was read. The
+    log must have been sound at `start - 1`. `groups` tells the groups of the records of a file, as `Slicing.groups`.
+    `files` remembers commits that were already read; listed here when None. So many commits as `few` are read
+    themselves, and not the checkpoint that covers them, which has all files. `accepted` maps a version to a commit that
+    removed or changed records, and that a person has accepted.
 
     Raises:
         LogError: a commit file is damaged or empty, or a commit does not tell the groups of a file.

@@ -119,15 +119,9 @@ def check_file(
 ) -> bytes | None:
     """Compare the bytes of a file with its checksum file, or with the stored digest.
 
-    Args:
-        system: the file system of the log.
-        file: the file.
-        compares_pages: whether the caller's reader compares page checksums, so that they need no digest.
-        footer_only: of a file with page checksums, compare only the footer with the checksum file.
-        piece_bytes: about so many bytes of a file are in memory at a time.
-
-    Returns:
-        The digest that has to be stored; None if a checksum file covers the file.
+    `compares_pages`: the caller's reader compares page checksums, so that they need no digest. `footer_only`: of a file
+    with page checksums, compare only the footer with the checksum file. About `piece_bytes` of a file are in memory at
+    a time. Returns the digest that has to be stored; None if a checksum file covers the file.
 
     Raises:
         LogError: the file is not as it was written, or its checksum file is damaged.

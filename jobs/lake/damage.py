@@ -17,10 +17,11 @@ ADVICE = (
     "`hindcast verify PIPELINE` lists everything that is damaged, and `hindcast mend PIPELINE SLICE` makes rows of a "
     "slice again. Other files need a copy to restore them from"
 )
-REMOTE_ADVICE = (
+_IN_STORE = (
     "Check that the object store answers and that the variables of docs/how-to/storage.md name it, and run the command "
-    "again. If an object is damaged or lost, put it back from a copy"
+    "again"
 )
+REMOTE_ADVICE = f"{_IN_STORE}. If an object is damaged or lost, put it back from a copy"
 
 _FEATURE_ADVICE = (
     "The library that reads the table here refuses the features of the table. Drop the feature (ALTER TABLE … DROP "
@@ -29,6 +30,10 @@ _FEATURE_ADVICE = (
 _FEATURE = re.compile(r"[Tt]able features required|\bUnsupported: |catalog-managed table")
 """How deltalake tells that it cannot read a table with a feature or a version of the protocol."""
 _MAX_CAUSE = 300
+_ANSWER = re.compile(
+    r"(?:<\?xml[^>]*>\s*)?<Error>.*?<Code>(.*?)</Code>(?:\s*<Message>(.*?)</Message>)?.*?(?:</Error>|$)", re.DOTALL
+)
+"""The answer of a store that refuses a request. It may repeat headers of the request, such as the session token."""
 
 
 @contextmanager
@@ -74,7 +79,7 @@ def log_errors(uri: str, doing: str) -> Iterator[None]:
         if _FEATURE.search(cause):
             return LogError(f"event log {uri}: {doing} failed: {cause}. {_FEATURE_ADVICE}")
         if is_remote(uri):
-            return LogError(f"event log {uri}: {doing} failed: {cause or type(error).__name__}. {REMOTE_ADVICE}")
+            return LogError(f"event log {uri}: {doing} failed: {one_line(error)}. {REMOTE_ADVICE}")
         return LogError(
             f"event log {uri}: {doing} failed: {cause or type(error).__name__}. A file of the table is damaged or "
             "truncated. Restore it from a backup. If it is a damaged checkpoint of Delta and all commit files still "
@@ -123,25 +128,26 @@ def unreadable(uri: str, error: BaseException, attempts: Collection[tuple[str, s
         return StoreError(f"table {uri}: {problem} ({one_line(error)})")
     damaged = damaged_file(uri, attempts)
     if damaged is None:
-        advice = REMOTE_ADVICE if is_remote(uri) else ADVICE
+        advice = f"{_IN_STORE}. {ADVICE}" if is_remote(uri) else ADVICE
         return StoreError(f"table {uri} cannot be read: {one_line(error)}. {advice}")
     path, why = damaged
     return StoreError(f"table {uri} cannot be read: file {path} is damaged, truncated or lost ({why}). {ADVICE}")
 
 
 def one_line(error: BaseException) -> str:
-    """Return the message of a library's exception in one line, without colour codes and numbered frames."""
-    text = re.sub(r"\x1b\[[0-9;]*m|↳|\n\s*\d+: [^\n]*", "", str(error))
+    """Return the message of a library's exception in one line, without colour codes and numbered frames.
+
+    Of the answer of a store, it has the code and the message only.
+    """
+    text = re.sub(r"\x1b\[[0-9;]*m|↳|\n\s*\d+: [^\n]*", "", _ANSWER.sub(r"\1: \2", str(error)))
     return " ".join(re.sub(r"note: run with `RUST_BACKTRACE[^\n]*", "", text).split()) or type(error).__name__
 
 
 def damaged_file(uri: str, attempts: Collection[tuple[str, str]] = ()) -> tuple[str, str] | None:
     """Return the first damaged file of a local table and the reason.
 
-    The log's files are tried first, then the data files of `attempts`, then the other data files.
-
-    Returns:
-        None if every file can be read, or if the table is not local.
+    The log's files are tried first, then the data files of `attempts`, then the other data files. None: every file can
+    be read, or the table is not local.
     """
     if is_remote(uri):
         return None

@@ -45,11 +45,11 @@ def open_log(uri: str, version: int | None = None) -> "DeltaTable":
     """
     from deltalake.exceptions import TableNotFoundError
 
-    if not is_remote(uri) and not Path(uri).exists():
-        raise LogError(f"event log {uri} does not exist; load it first, or correct `log.table` or the lake root")
-    if not is_remote(uri) and Path(uri).is_file():
-        raise LogError(f"event log {uri} is a file; name the directory of the table")
     with log_errors(uri, f"opening version {'latest' if version is None else version}"):
+        if not is_remote(uri) and not Path(uri).exists():
+            raise LogError(f"event log {uri} does not exist; load it first, or correct `log.table` or the lake root")
+        if not is_remote(uri) and Path(uri).is_file():
+            raise LogError(f"event log {uri} is a file; name the directory of the table")
         try:
             return open_newest(uri).delta if version is None else open_delta(uri, version)
         except TableNotFoundError as error:

@@ -27,6 +27,7 @@ from jobs.lake.table_files import Listing
 from jobs.storage import FileStamp, delta_options, file_stamp, file_system, is_remote
 
 if TYPE_CHECKING:
+    import pyarrow.fs as pafs
     from deltalake import DeltaTable
 
 _COMMITS = 50
@@ -64,9 +65,7 @@ class OpenedTable:
         return self._listing[1]
 
     def is_same(self) -> bool:
-        """Return whether it is still what is stored. In an object store, no table is made anew at a place."""
-        if is_remote(self.uri):
-            return True
+        """Return whether it is still what is stored, and no table that was made anew at its place."""
         is_known = self.stamp is not None and self.delta.version() == self.version
         return is_known and commit_stamp(self.uri, self.version) == self.stamp
 
@@ -180,21 +179,24 @@ def is_newest(uri: str, version: int) -> bool:
     if not is_remote(uri):
         own, following = (commit_file(uri, number) for number in (version, version + 1))
         return own.exists() and not following.exists()
-    import pyarrow.fs as pafs
-
-    system, root = file_system(uri)
-    infos = system.get_file_info([f"{root}/_delta_log/{number:020}.json" for number in (version, version + 1)])
-    return bool(infos[0].type != pafs.FileType.NotFound and infos[1].type == pafs.FileType.NotFound)
+    stored, later = _commit_objects(uri, version, version + 1)
+    return bool(stored.is_file and not later.is_file)
 
 
 def commit_stamp(uri: str, version: int) -> FileStamp | None:
-    """Return the stamp of the commit file of a version; None without such a file on this machine."""
-    if is_remote(uri):
-        return None
+    """Return the stamp of the commit file of a version, in a store its size and time; None if it cannot be asked."""
     try:
-        return file_stamp(commit_file(uri, version))
+        if not is_remote(uri):
+            return file_stamp(commit_file(uri, version))
+        [stored] = _commit_objects(uri, version)
     except OSError:
         return None
+    return (stored.size, stored.mtime_ns, 0, 0) if stored.is_file else None
+
+
+def _commit_objects(uri: str, *versions: int) -> "list[pafs.FileInfo]":
+    system, root = file_system(uri)
+    return list(system.get_file_info([f"{root}/_delta_log/{version:020}.json" for version in versions]))
 
 
 def commit_file(uri: str, version: int) -> Path:

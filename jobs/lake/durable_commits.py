@@ -3,17 +3,20 @@
 import json
 import logging
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
+
+from cachetools import LRUCache
 
 from jobs.durability import sync_files, unconfirmed, waits_for_disk
 from jobs.lake.damage import one_line, reading
 from jobs.lake.delta_tables import MAX_ATTEMPTS, commit_file, forget_table, open_delta, pause_s
-from jobs.storage import names_in
+from jobs.storage import FileStamp, file_stamp, names_in
 from windowlib.errors import StoreError
 
 if TYPE_CHECKING:
@@ -26,6 +29,9 @@ _KEEPS_ALL: Final = ("delta.enableExpiredLogCleanup", "false")
 """The property of a table whose old commits are never removed."""
 UNAWAITED: Final = 4
 """With a commit, so many before it are awaited: their writers may have been killed before they have waited."""
+_AWAITED: Final = LRUCache[Path, FileStamp](1_024)
+"""What the commit files were that this process has awaited with the files that they add. They are not awaited again."""
+_LOCK: Final = threading.Lock()
 _DIGITS: Final = 20
 """The name of a file in a log begins with its version in so many digits."""
 
@@ -104,10 +110,8 @@ def durable_commits(uri: str) -> Iterator[None]:
 def sync_commits(uri: str, *, after: int) -> int | None:
     """Wait until the disk has all commits to a table after a version, and the files that they add.
 
-    Files of these commits that are gone are left out: a later commit has removed them.
-
-    Returns:
-        The newest of these commits; None if there is none, or if nothing is awaited.
+    Files of these commits that are gone are left out: a later commit has removed them. Returns the newest of these
+    commits; None if there is none, or if nothing is awaited.
 
     Raises:
         StoreError: as for `durable_commits`.
@@ -117,8 +121,13 @@ def sync_commits(uri: str, *, after: int) -> int | None:
     root = Path(uri).resolve()
     with unconfirmed(f"table {uri} has a new commit"):
         new = {path: version for version, path in log_files(str(root), after=after)}
-        if new:
-            _sync(root, new, with_parents=after < 0)  # the commit that creates a table may have made them
+        stamps = {path: stamp for path in new if (stamp := _stamp(path)) is not None}
+        with _LOCK:
+            unawaited = {path: stamp for path, stamp in stamps.items() if _AWAITED.get(path) != stamp}
+        if unawaited:
+            _sync(root, unawaited, with_parents=after < 0)  # the commit that creates a table may have made them
+            with _LOCK:
+                _AWAITED.update(unawaited)
     return max(new.values(), default=None)
 
 
@@ -133,11 +142,11 @@ def sync_newest(uri: str) -> None:
 
 
 def _sync(root: Path, commits: Iterable[Path], *, with_parents: bool) -> None:
-    added = [root / path for commit in commits if commit.suffix == ".json" for path in _still_added(commit)]
-    files = [*added, *commits, root / "_delta_log" / LAST_CHECKPOINT]
-    directories = {parent for file in files for parent in file.parents if parent == root or root in parent.parents}
-    above = root.parents if with_parents else ()
-    sync_files([*files, *directories, *(parent for parent in above if os.access(parent, os.R_OK))])
+    added = [path for commit in commits if commit.suffix == ".json" for path in _still_added(commit)]
+    inner = {"_delta_log", "", *(str(parent) for path in added for parent in PurePosixPath(path).parents)}
+    above = [parent for parent in root.parents if os.access(parent, os.R_OK)] if with_parents else []
+    log_and_files = [*commits, *(root / path for path in [f"_delta_log/{LAST_CHECKPOINT}", *added])]
+    sync_files([*log_and_files, *{root / directory for directory in inner}, *above])
 
 
 def remove_old_commits(uri: str, version: int) -> None:
@@ -175,6 +184,13 @@ def log_files(uri: str, *, after: int = -1) -> Iterator[tuple[int, Path]]:
             version, _, kind = name.partition(".")
             if version.isdecimal() and kind in {"json", "checkpoint.parquet"}:
                 yield int(version), directory / name
+
+
+def _stamp(commit: Path) -> FileStamp | None:
+    try:
+        return file_stamp(commit)
+    except FileNotFoundError:
+        return None  # another process has removed this old commit
 
 
 def _still_added(commit: Path) -> list[str]:

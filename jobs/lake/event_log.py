@@ -235,15 +235,10 @@ def pin_log(
 ) -> PinnedLog:
     """Return the input of a replay: one version of the log, and the files of `slices` in it.
 
-    Args:
-        place: the log.
-        by: how the log is cut into slices.
-        slices: the slices to replay, contiguous and ascending; perhaps with those before that are read as well.
-        version: the version to read; the newest when None.
-        known: the results of earlier reads; commits that they cover are not read again.
-        order: if the records are read in the order of commits: find it, or refuse the log.
-        few_commits: so many new commits are read although a checkpoint covers them.
-        may_be_changed: for a look at the log: slices that lost records are not refused, and no data file is asked for.
+    `slices` are to be replayed, contiguous and ascending; perhaps with those before that are read as well. The default
+    `version` is the newest. Commits that `known` covers are not read again. With `order`, the records are read in the
+    order of commits, or the log is refused. `few_commits` new commits are read although a checkpoint covers them.
+    `may_be_changed`, for a look at the log: slices that lost records are not refused, and no data file is asked for.
 
     Raises:
         LogError: records have no slice, were removed, or have no known order; or a file is lost, or not as written.

@@ -73,23 +73,20 @@ def append_rows(uri: str, rows: "pa.Table", *, metadata: Mapping[str, str] = Map
 
 def _by_attempt(rows: "pa.Table") -> "Iterator[tuple[Attempt, pa.Table]]":
     """Yield each attempt of some rows, and its rows without the columns of the partition."""
-    import pyarrow.compute as pc
-
     columns = rows.drop_columns(list(PARTITION_COLUMNS))
-    slice_id, attempt_id = (rows[name] for name in PARTITION_COLUMNS)
-    for attempt in sorted({*zip(slice_id.to_pylist(), attempt_id.to_pylist(), strict=True)}):
-        is_own = pc.and_(pc.equal(slice_id, attempt[0]), pc.equal(attempt_id, attempt[1]))
-        yield attempt, columns.filter(is_own)
+    places: dict[Attempt, list[int]] = {}
+    for place, attempt in enumerate(zip(*(rows[name].to_pylist() for name in PARTITION_COLUMNS), strict=True)):
+        places.setdefault(attempt, []).append(place)
+    for attempt in sorted(places):
+        yield attempt, columns.take(places[attempt])
 
 
 def commit_files(uri: str, files: Sequence[TableFile]) -> list[TableFile]:
     """Add files to an existing table in one commit, with the statistics from their footers. No row is read.
 
     A file without rows is not added. Nothing is committed if no file has rows. The paths of the files are relative to
-    the root of the table and not encoded (`new_path`). The files are complete.
-
-    Returns:
-        The files that were added, in the given order, with their records and bytes.
+    the root of the table and not encoded (`new_path`). The files are complete. Returns the files that were added, in
+    the given order, with their records and bytes.
 
     Raises:
         StoreError: the table cannot be read, a file cannot be read or has a column that the table does not have or

@@ -18,6 +18,9 @@ from windowlib.errors import RequestError, SpecError
 SCHEMES = ("s3", "s3a", "gs", "az", "abfs", "abfss", "hdfs")
 """The allowed schemes of a URI. The Delta library treats other ones (ftp, http) as empty directories, or fails."""
 
+CURRENT = "current_"
+"""The names of current tables (`publish.current_tables`) begin so."""
+
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,127}", re.ASCII)
 _MAX_NAME = 255
 _OBJECT_URI = re.compile(r"s3://[A-Za-z0-9._=/-]+", re.ASCII)

@@ -25,7 +25,7 @@ from jobs.lake.arrow_types import arrow_table
 from jobs.lake.damage import reading
 from jobs.lake.delta_tables import OpenedTable, forget_table, open_table, removed_paths
 from jobs.lake.durable_commits import commit_hooks, until_committed
-from jobs.lake.lake import Lake
+from jobs.lake.lake import CURRENT, Lake
 from jobs.lake.log_files import place_of
 from jobs.lake.table_files import Attempt
 from jobs.storage import file_system
@@ -43,8 +43,6 @@ UNNAMED = "_unnamed"
 NO_TABLES = frozenset({SCRATCH, PROBE, UNNAMED})
 UPSTREAM = "upstream"
 """The directory of the cached files of a log that is a table of another pipeline."""
-CURRENT = "current_"
-"""The names of current tables begin so."""
 _DELETERS = 8
 MOST_DELETED: Final = 5_000
 """A commit deletes the rows of so many attempts at most. With 30,000, deltalake overflows the stack of its parser."""
@@ -129,6 +127,11 @@ class LakeFiles(AttemptFiles):
     def listed_copies(self) -> list[LeftoverFile]:
         """Return the files of current tables and of the cache of an upstream log, by path."""
         return self._listed((_OF_CURRENT, _OF_UPSTREAM))
+
+    def listed_below(self, directories: Collection[str]) -> list[LeftoverFile]:
+        """Return all files below some directories, by path."""
+        patterns = [re.compile(f"{re.escape(directory)}/.+") for directory in directories]
+        return self._listed(patterns) if patterns else []
 
     def _listed(self, patterns: Sequence[re.Pattern[str]]) -> list[LeftoverFile]:
         import pyarrow.fs as pafs

@@ -43,9 +43,6 @@ def compare_coordinates(then: LogCoordinates, now: LogCoordinates) -> Match:
     and the number of records tells whether one added some. If commits are gone, nothing is proven: a DELETE may have
     removed a record, and an append have added another one. A log without commits has changed if its files have. Files
     without statistics have no number of records.
-
-    Returns:
-        SAME, CHANGED or UNKNOWN.
     """
     if then.table_id != now.table_id:
         return Match.CHANGED
@@ -56,7 +53,7 @@ def compare_coordinates(then: LogCoordinates, now: LogCoordinates) -> Match:
     if now.since > then.version + 1:
         return Match.UNKNOWN
     is_counted = not (then.has_unknown_records or now.has_unknown_records)
-    has_other_earlier = now.earlier_records not in {0, then.earlier_records}  # 0: perhaps no file has statistics
+    has_other_earlier = then.earlier_records != now.earlier_records
     has_other_counts = is_counted and (then.records != now.records or has_other_earlier)
     has_new = has_other_counts or any(commit > then.version for commit in now.commits)
     return Match.CHANGED if has_new else Match.SAME

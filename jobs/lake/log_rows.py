@@ -76,10 +76,7 @@ def values_with(
     """Return different values of `column`, as texts, that have `part` in them, in upper or lower case.
 
     Only this column of the files is read. At most `most` values of one file are returned, `part` itself first. The
-    other arguments are those of `find_records`.
-
-    Returns:
-        The values, each with the values of the partition columns of its file.
+    other arguments are those of `find_records`. Each value comes with the values of the partition columns of its file.
 
     Raises:
         LogError: as for `find_records`.
@@ -222,12 +219,7 @@ def _partition_value(log: LogVersion, name: str, text: str | None) -> object:
 
 
 def _in_file(
-    log: LogVersion,
-    system: "pafs.FileSystem",
-    file: _SearchedFile,
-    *,
-    wanted: tuple[str, str],
-    derivation: Derivation,
+    log: LogVersion, system: "pafs.FileSystem", file: _SearchedFile, *, wanted: tuple[str, str], derivation: Derivation
 ) -> list[dict[str, Any]]:
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 _OTHERS: Final = {"_delta_log": "a Delta table", ".hoodie": "a Hudi table"}
 """Directories of tables, whose data files are not all valid. An Iceberg table has `metadata/*.metadata.json`."""
-_NUMBER_BITS: Final = {"int": 31, "bigint": 63}
+_NUMBER_BITS: Final = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}
 _VERSION_BYTES: Final = 6
 """A version is a number of 48 bits, which JSON keeps."""
 
@@ -94,7 +94,8 @@ def list_parquet(uri: str) -> ParquetListing:
             raise LogError(f"event log {uri} is a file; `log.table` must name the directory of the Parquet files")
         infos = system.get_file_info(pafs.FileSelector(root, recursive=True, allow_not_found=True))
     _refuse_other_formats(uri, root, infos)
-    files = tuple(_listed(root, infos))
+    # Some stores list the milliseconds of a time. When a single object is asked for, HTTP tells whole seconds.
+    files = tuple(_listed(root, infos, step_ns=10**9 if is_remote(uri) else 1))
     if not files and not infos:
         raise LogError(f"event log {uri} does not exist; load it first, or correct `log.table` or the lake root")
     listing = ParquetListing(uri=uri, system=system, root=root, files=tuple(sorted(files, key=lambda file: file.path)))
@@ -146,7 +147,7 @@ def _refuse_other_formats(uri: str, root: str, infos: "list[pafs.FileInfo]") -> 
         )
 
 
-def _listed(root: str, infos: "list[pafs.FileInfo]") -> Iterator[ListedParquet]:
+def _listed(root: str, infos: "list[pafs.FileInfo]", *, step_ns: int) -> Iterator[ListedParquet]:
     import pyarrow.fs as pafs
 
     for info in infos:
@@ -158,7 +159,7 @@ def _listed(root: str, infos: "list[pafs.FileInfo]") -> Iterator[ListedParquet]:
             place=info.path,
             values=dict(_partition(part) for part in name.split("/")[:-1] if "=" in part),
             bytes=info.size,
-            mtime_ns=info.mtime_ns or 0,
+            mtime_ns=(info.mtime_ns or 0) // step_ns * step_ns,
         )
 
 

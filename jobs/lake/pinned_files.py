@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Self
 
+from jobs.lake.damage import log_errors
 from jobs.lake.log_files import place_of
 from jobs.lake.log_version import DataFile, LogVersion
 from jobs.lake.rewrites import Rewrite, deleted_records
@@ -94,7 +95,8 @@ def _refuse_lost_files(log: LogVersion, files: Sequence[PinnedFile]) -> None:
     import pyarrow.fs as pafs
 
     system, root = file_system(log.uri)
-    infos = system.get_file_info([place_of(root, file.path) for file in files]) if files else []
+    with log_errors(log.uri, "listing its files"):
+        infos = system.get_file_info([place_of(root, file.path) for file in files]) if files else []
     lost = [file for file, info in zip(files, infos, strict=True) if info.type != pafs.FileType.File]
     if lost:
         records = "" if lost[0].records is None else f", {counted(lost[0].records, 'record')}"

@@ -160,8 +160,7 @@ class Replacement:
 def replace_slices(table: PlainTable, actions: "Iterable[AddAction]", new: Replacement) -> bool:
     """Put files in the place of the partitions of some slices, in one commit directly after the table's version.
 
-    Returns:
-        False if another process committed first. Then nothing was changed.
+    Returns false if another process committed first. Then nothing was changed.
 
     Raises:
         StoreError: the table cannot be written.

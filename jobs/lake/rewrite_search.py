@@ -79,12 +79,7 @@ def find_rewrites(place: LogPlace, *, by: SliceGrammar, slices: Sequence[Slice],
         _rewrite(place, by, files, version=version, slices=[by_id[name] for name in sorted(names)])
         for version, names in sorted(touched.items())
     ]
-    return FoundRewrites(
-        uri=place.uri,
-        table_id=pinned.table_id,
-        version=pinned.version,
-        rewrites=tuple(rewrites),
-    )
+    return FoundRewrites(uri=place.uri, table_id=pinned.table_id, version=pinned.version, rewrites=tuple(rewrites))
 
 
 def _rewrite(place: LogPlace, by: SliceGrammar, files: LogFiles, *, version: int, slices: Sequence[Slice]) -> Rewrite:

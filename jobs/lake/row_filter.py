@@ -20,11 +20,9 @@ MOST_COMPARED = 100
 class RowFilter:
     """The rows with an allowed value in each column of `values`, and with `from_` <= `time` < `to`.
 
-    Attributes:
-        values: column -> the allowed values, of the type of the column. A null allows nulls.
-        time: the column of times.
-        from_, to: scalars of the type of that column; None is no bound. A null is in no range that has a bound, unless
-            `or_null`, which is for a range without `to`.
+    `values` maps a column to the allowed values, of its type; a null allows nulls. `from_` and `to` are scalars of the
+    type of the column `time`; None is no bound. A null is in no range that has a bound, unless `or_null`, which is for
+    a range without `to`.
     """
 
     values: Mapping[str, "pa.Array"] = field(default_factory=dict)

@@ -328,10 +328,8 @@ def attempts_dataset(
 def read_attempts(uri: str, attempts: Iterable[Attempt], columns: Sequence[str] | None = None) -> "pa.Table":
     """Return the rows of the given attempts.
 
-    The columns have the order of `columns`; None: all.
-
-    Returns:
-        The rows; a table without rows and columns if there are no attempts or the Delta table does not exist.
+    The columns have the order of `columns`; None: all. The table has no rows and columns if there are no attempts or
+    the Delta table does not exist.
 
     Raises:
         StoreError: the table cannot be read; the message names the damaged file.

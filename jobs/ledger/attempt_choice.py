@@ -19,14 +19,10 @@ from jobs.runs import CheckpointPart, RunResult
 class AttemptChoice:
     """The attempts at the runs of a ledger.
 
-    Attributes:
-        staged_attempts: the ids of all attempts that were staged.
-        condemned: "run_id/attempt_id" of the condemned attempts at one run.
-        condemned_attempts: the ids of the attempts that were condemned as a whole.
-        mended: run id -> the attempt that mended it.
-        replaced: "run_id/attempt_id" of the attempts that were staged before their run was mended.
-        removed: the attempts at slices whose rows were removed.
-        removed_checkpoints: the attempts at slices of which only the rows of the state were removed.
+    `condemned` are "run_id/attempt_id" of condemned attempts at one run, and `condemned_attempts` the ids of those that
+    were condemned as a whole. `mended` maps a run to the attempt that mended it, and `replaced` are "run_id/attempt_id"
+    of those that were staged before. `removed` are the attempts at slices whose rows were removed, and
+    `removed_checkpoints` those of which only the rows of the state were.
     """
 
     staged_attempts: set[str] = field(default_factory=set)

@@ -129,5 +129,7 @@ class _Check:
         place = "" if file is None else f" in file {file}"
         return LedgerError(
             f"ledger {self.uri} is damaged at event {row.get('ordinal')} of version {seq} ({row.get('event')}){place}: "
-            f"{what}. This event, or one before it, was changed or lost. Restore the ledger's directory from a backup"
+            f"{what}. This event, or one before it, was changed or lost. If a commit file alone is lost, "
+            "`hindcast recover PIPELINE --reason …` writes it again. Otherwise, restore the ledger's directory from a "
+            "backup"
         )

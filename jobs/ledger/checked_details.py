@@ -12,7 +12,7 @@ from typing import Any, Final
 from typing_extensions import override
 
 from jobs.lake.arrow_types import arrow_table
-from jobs.lake.damage import table_errors
+from jobs.lake.damage import one_line, table_errors
 from jobs.lake.delta_tables import open_delta
 from jobs.lake.log_files import place_of
 from jobs.lake.parquet_files import open_parquet
@@ -70,7 +70,7 @@ class CheckedDetails:
             return texts
 
     def _unreadable(self, error: BaseException) -> LedgerError:
-        return LedgerError(f"ledger {self.uri} cannot be read: {error}. Restore its directory from a backup")
+        return LedgerError(f"ledger {self.uri} cannot be read: {one_line(error)}. Restore its directory from a backup")
 
 
 class LaterDetails(StoredDetails):

@@ -18,15 +18,7 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 from jobs.lake.damage import one_line
-from jobs.storage import (
-    delta_options,
-    is_s3,
-    make_directory,
-    names_in,
-    remove_directory,
-    storage_settings,
-    write_bytes,
-)
+from jobs.storage import delta_options, is_s3, make_directory, names_in, remove_directory, storage_settings, write_bytes
 from windowlib.errors import LedgerError
 
 if TYPE_CHECKING:
@@ -117,6 +109,6 @@ def _profile_keys(environ: Mapping[str, str]) -> dict[str, str]:
     for file, section in files.items():
         parser = ConfigParser(interpolation=None, strict=False)
         with suppress(OSError, ConfigParserError, UnicodeDecodeError):  # the other clients tell what is wrong
-            parser.read_string(Path(file).expanduser().read_text("utf-8"))
+            parser.read_string(Path(os.path.expanduser(file)).read_text("utf-8"))  # noqa: PTH111 - needs no home
         keys |= {name: parser.get(section, name, fallback=keys.get(name, "")) for name in _KEYS}
     return {name: value for name, value in keys.items() if value}

@@ -32,6 +32,7 @@ METADATA = "hindcast.ledger"
 _NAME = re.compile(r"(\d{20})\.json")
 RECENT_COMMITS = 20
 """So many commits of a table are searched for the newest one that stores a head."""
+_NEVER_CHANGE = "Files of a ledger do not change after they were written, so nothing else is to be restored"
 _READS = 20
 """A reader lists the directory again if another process has removed the file that it found, at most so many times."""
 
@@ -107,12 +108,22 @@ def advice_without(uri: str, file: str | None = None) -> str:
     head. If the head could not be written, one has: the advice begins with a copy.
     """
     from jobs.lake.durable_commits import LAST_CHECKPOINT, added_paths, log_files
+    from jobs.ledger.lost_commits import lost_commits
 
     backup = "Restore the ledger's directory from a backup"
+    if file is not None:
+        backup = f"Put it back from any backup of the ledger's directory that has it. {_NEVER_CHANGE}"
     try:
         head = read_head(uri)
     except LedgerError:
         return backup
+    lost = lost_commits(uri)
+    if head is not None and lost and lost[-1] <= head.version:
+        return (
+            f"Lost or damaged commit files in _delta_log: {', '.join(map(str, lost))}. `hindcast recover PIPELINE "
+            "--reason …` writes them again, if the data files of these commits are there. Otherwise, put both back "
+            f"from any backup of the ledger's directory that has them. {_NEVER_CHANGE}"
+        )
     later = [path for version, path in log_files(uri) if head is not None and version > head.version]
     files = {str(path) for path in later} | {str(later[0].with_name(LAST_CHECKPOINT)) for _ in later[:1]}
     for commit in later:

@@ -101,7 +101,10 @@ class EventHistory:
 
 
 class Remembered:
-    """The histories of up to `most` ledgers by their place. The one that was used least recently is dropped first."""
+    """The histories of ledgers by their place, together of up to `most` events.
+
+    The one that was used least recently is dropped first. A ledger counts as `LEAST_EVENTS` at least.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -110,7 +113,10 @@ class Remembered:
     def forget_all(self) -> None:
         """Drop all histories. A forked process does so, because another thread may have held a lock at the fork."""
         self._lock = Lock()
-        self._histories: LRUCache[str, EventHistory] = LRUCache(self._most)
+        self._histories: LRUCache[str, EventHistory] = LRUCache(self._most, getsizeof=self._size)
+
+    def _size(self, history: EventHistory) -> int:
+        return min(max(history.count, LEAST_EVENTS), self._most)
 
     def keep(self, uri: str, history: EventHistory) -> None:
         """Remember a history, which its `Ledger` may still extend."""
@@ -130,8 +136,10 @@ class Remembered:
         return None if history is None else history.copy()
 
 
-MOST_LEDGERS = 16
-REMEMBERED = Remembered(MOST_LEDGERS)
+LEAST_EVENTS = 1_000
+MOST_EVENTS = 1_600_000
+"""So many events are remembered: those of 16 ledgers of 100,000, or of 1,600 short ones."""
+REMEMBERED = Remembered(MOST_EVENTS)
 os.register_at_fork(after_in_child=REMEMBERED.forget_all)
 
 

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jobs.processes import ProcessRef, process
+from jobs.processes import ProcessRef, is_hidden, process
 
 LEASE_MS = 60_000
 """How long the lease of a process is held after its last renewal, if the process cannot be examined."""
@@ -103,9 +103,10 @@ def is_held(lease: Lease, *, now_ms: int, is_alive: IsAlive) -> bool:
 def is_alive(holder: Holder) -> bool | None:
     """Return whether the process of a lease runs, or None if it belongs to another host, boot or pid namespace.
 
-    Another boot may be an earlier one of this host, or another host with its name.
+    Another boot may be an earlier one of this host, or another host with its name. None as well if /proc is missing, or
+    hides the processes of other users (its option `hidepid`).
     """
-    if holder.place != this_process().place:
+    if holder.place != this_process().place or is_hidden(holder.pid):
         return None
     return ProcessRef(pid=holder.pid, start_ticks=holder.start_ticks).is_alive()
 
@@ -118,13 +119,12 @@ def this_process() -> Holder:
 @cache
 def _holder(pid: int) -> Holder:
     own = process(pid)
-    assert own is not None, "the calling process is alive"
     return Holder(
         host=socket.gethostname(),
         boot_id=_text(Path("/proc/sys/kernel/random/boot_id")),
         pid_namespace=_link(Path("/proc/self/ns/pid")),
         pid=pid,
-        start_ticks=own.start_ticks,
+        start_ticks=0 if own is None else own.start_ticks,  # None: there is no /proc
     )
 
 

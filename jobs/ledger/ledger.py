@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from jobs.disk_errors import disk_problem
 from jobs.lake.delta_tables import pause_s
 from jobs.ledger.chain import Link, check_chain, linked
-from jobs.ledger.events import STORAGE_KINDS, LedgerEvent, event_rows
+from jobs.ledger.events import STORAGE_KINDS, EventKind, LedgerEvent, event_rows
 from jobs.ledger.head import Head, recovered_event
 from jobs.ledger.history import REMEMBERED, EventHistory
 from jobs.ledger.projection import Projection
@@ -134,13 +134,14 @@ class Ledger:
     def read_whole(self) -> None:
         """Read and check all events from the first one on, without what was remembered or a snapshot holds.
 
+        If there is a snapshot already, none is written.
+
         Raises:
             LedgerError: the table cannot be read, or an event was changed or lost.
         """
-        version = self._store.refresh()
-        self._history = EventHistory(table_id=None if self._table is None else self._table.table_id)
-        if version:
-            self._read(after=0)
+        saved = self._history.saved
+        self._read_anew(saves=not saved)
+        self._history.saved = self._history.saved or saved
 
     def newest(self) -> Head | None:
         """Return the newest event that this object has read or written; None for a ledger without events."""
@@ -177,8 +178,33 @@ class Ledger:
         self.write(lambda _view: [recovered_event(head, who=who, reason=reason)])
         return head
 
+    def restore_commits(self, *, who: str, reason: str) -> tuple[int, ...]:
+        """Write lost commit files again, if the ledger's data files prove what they were. Return their versions.
+
+        Raises:
+            LedgerError: the head cannot be read, or the ledger cannot be written.
+        """
+        from jobs.ledger.lost_commits import restore_commits  # only after a loss
+
+        head = self._store.head()
+        if head is None:  # the head file is lost, too
+            return ()
+        unread = Ledger(self.uri, now_ms=self.now_ms, store=LedgerTable(self.uri))  # remembers nothing
+        restored = restore_commits(self.uri, (head.version, head.tip), check=unread.view)
+        if restored:
+            versions = ", ".join(map(str, restored))
+            what = f"the commit files of versions {versions} were lost, and written again: {reason}"
+            self.write(lambda _view: [LedgerEvent(kind=EventKind.NOTE, who=who, reason=what)])
+        return restored
+
     def _forget(self) -> None:
         self._history = EventHistory()
+
+    def _read_anew(self, *, saves: bool = True) -> None:
+        version = self._store.refresh()
+        self._history = EventHistory(table_id=None if self._table is None else self._table.table_id)
+        if version:
+            self._read(after=0, saves=saves)
 
     def _refresh(self) -> int:
         """Read and check the new events; return the version, 0 for a ledger without events.
@@ -192,7 +218,7 @@ class Ledger:
             return version
         version = self._take_in_new_events()  # another process may have committed between the two reads
         if self._is_unknown(head) and self._history.begun_after:
-            self.read_whole()  # the snapshot may be of other events, or the head is older than what it keeps
+            self._read_anew()  # the snapshot may be of other events, or the head is older than what it keeps
         if self._is_unknown(head):
             raise LedgerError(
                 f"ledger {self.uri} has lost its last commits: its head names version {head.version} with hash "
@@ -292,7 +318,7 @@ class Ledger:
             f"{version} on purpose, start this process again"
         )
 
-    def _read(self, *, after: int) -> None:
+    def _read(self, *, after: int, saves: bool = True) -> None:
         history = self._history
         try:
             rows = self._store.read(after=after)
@@ -306,13 +332,13 @@ class Ledger:
             self._forget()  # the history may have taken in a part of the rows
             if not history.begun_after:
                 raise
-            self.read_whole()  # the snapshot may be of other events
+            self._read_anew()  # the snapshot may be of other events
             return
         if history.files and not is_remote(self.uri):
             REMEMBERED.keep(self.uri, history)
         # After a clean-up, the attempt that counts is chosen again for every run, as long as no snapshot has it.
         unsaved = max(history.count - history.saved, history.project.runs.unsettled)
-        if table is not None and unsaved >= self._limits.snapshot_every:
+        if table is not None and saves and unsaved >= self._limits.snapshot_every:
             self._save(table, history)
 
     def _append(self, events: Sequence[LedgerEvent], *, version: int) -> bool:

@@ -4,7 +4,7 @@ Only this module implements these rules:
 
 - One attempt counts for a run (jobs.ledger.attempt_choice).
 - If a later attempt at the run left other content, the run's verdict is ERROR.
-- A waiver lets a failed run pass until checks fail that had not failed when the person waived it, or until a person
+- A waiver lets a failed run pass while no check fails that had not failed when the person waived it, until a person
   cancels a request that has the run, or rolls its publication back. A run that readers still see keeps its waiver, and
   so does a run of another open request if the person has decided on that one.
 - The newest judgement of a run adds its checks to those of the suite.

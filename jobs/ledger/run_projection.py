@@ -81,34 +81,20 @@ class RunsProjection:
             self.slots[run_id] = RunSlot()
 
     def check(self, event: LedgerEvent) -> None:
-        """Take the checks of a run in. They void a waiver that does not cover a failed one."""
-        run_id = text_of(event, "run_id")
+        """Take the checks of a run in."""
         Verdict(event.verdict)  # a view reads both values, and does not know the ledger's place
         checks_fingerprint_of(event)
-        own = self.of(run_id)
-        if own.waiver or own.ended_waiver or own.seen:  # else no check is decoded
-            self._void_waivers(run_id, failed := _failed_checks(event))
-            if (seen := own.seen) is not None:
-                waiver, ended = (_covering(of_seen, failed) for of_seen in (seen.waiver, seen.ended_waiver))
-                self.change(run_id, seen=changed(seen, waiver=waiver, ended_waiver=ended))
-        self.change(run_id, checked=event)
+        self.change(text_of(event, "run_id"), checked=event)
 
     def judge(self, event: LedgerEvent) -> None:
-        """Take the judgement of a request's runs in. Another finding voids a waiver."""
+        """Take the judgement of a request's runs in."""
         for run_id, checks in judged_checks(event).items():
-            judgement, own = Judgement(basis=str(event.details.get("basis")), checks=checks), self.of(run_id)
+            basis, own = str(event.details.get("basis")), self.of(run_id)
+            judgement = Judgement(basis=basis, checks=checks, request_id=event.request_id or "")
             if own.seen is None:
                 seen = SeenState(judgement=own.judgement, waiver=own.waiver, ended_waiver=own.ended_waiver)
                 self.change(run_id, seen=seen)
-            self._void_waivers(run_id, judgement.failed)
             self.change(run_id, judgement=judgement)
-
-    def _void_waivers(self, run_id: str, failed: Iterable[tuple[str | None, ...]]) -> None:
-        """Forget a waiver that does not cover each failed check, also one that a rollback would let count again."""
-        events = self.of(run_id)
-        for name, waiver in (("waiver", events.waiver), ("ended_waiver", events.ended_waiver)):
-            if waiver is not None and _covering(waiver, failed) is None:
-                self.change(run_id, **{name: None})
 
     def waive(self, event: LedgerEvent) -> None:
         run_id = text_of(event, "run_id")
@@ -245,13 +231,15 @@ class RunsProjection:
             }
         if judgement is not None:
             checks["result"] = judgement.added_to(checks.get("result", chosen.result))
-        return changed(chosen, **checks, judgement=judgement, waiver=events.waiver, sightings=events.sightings), False
+        waiver = events.waiver and _covering(events.waiver, checked, judgement)
+        return changed(chosen, **checks, judgement=judgement, waiver=waiver, sightings=events.sightings), False
 
 
-def _covering(waiver: Waiver | None, failed: Iterable[tuple[str | None, ...]]) -> Waiver | None:
+def _covering(waiver: Waiver, checked: LedgerEvent | None, judgement: Judgement | None) -> Waiver | None:
     """Return a waiver if it covers each failed check."""
-    is_covering = waiver is not None and all({check, (*check[:3], None)} & waiver.failed for check in failed)
-    return waiver if is_covering else None
+    failed = _failed_checks(checked) if checked is not None else frozenset[tuple[str | None, ...]]()
+    failed |= judgement.failed if judgement is not None else failed
+    return waiver if all({check, (*check[:3], None)} & waiver.failed for check in failed) else None
 
 
 def _content(checked: LedgerEvent) -> tuple[object, ...]:

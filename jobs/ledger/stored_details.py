@@ -88,7 +88,8 @@ class EventPlace(NamedTuple):
         """Return the error for an event whose hash is right, but whose content this Hindcast does not write."""
         return LedgerError(
             f"ledger {self.uri} has wrong content in event {self.ordinal} of version {self.seq} ({self.kind}): {what}. "
-            "The hashes are right, so a program has written it so. Restore the ledger's directory from a backup"
+            "The hashes are right, so a program has written it so. If that was a newer Hindcast, use its version; "
+            "otherwise, restore the ledger's directory from a backup"
         )
 
 

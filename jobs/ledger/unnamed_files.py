@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jobs.lake.arrow_types import arrow_table
-from jobs.lake.damage import table_errors
+from jobs.lake.damage import one_line, table_errors
 from jobs.lake.delta_tables import open_delta, removed_paths
 from jobs.lake.log_files import place_of
 from jobs.lake.parquet_files import open_parquet
@@ -50,7 +50,7 @@ def unnamed_files(uri: str, commits: AbstractSet[str]) -> tuple[UnnamedFile, ...
     system, root = file_system(uri)
 
     def unreadable(error: BaseException) -> LedgerError:
-        return LedgerError(f"ledger {uri} cannot be read: {error}")
+        return LedgerError(f"ledger {uri} cannot be read: {one_line(error)}")
 
     with table_errors(unreadable, also=(ValueError, KeyError, TypeError)):
         files = system.get_file_info(pafs.FileSelector(root, allow_not_found=True))

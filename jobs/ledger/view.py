@@ -55,7 +55,7 @@ class Waiver:
     """A person's decision that a failed run may be published.
 
     `failed` holds (table, check, column, arguments) of the checks that had failed at that time, or None for any
-    arguments. The check of settled windows has what was found in place of the column: another finding voids the waiver.
+    arguments. The check of settled windows has what was found in place of the column: no other finding is covered.
     `request_id` is the request that the person has decided on.
     """
 
@@ -70,10 +70,11 @@ class Waiver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """How much the publication of a run would change settled windows. `basis` names the views that were compared."""
+    """How much the publication of a run by a request would change settled windows. `basis` names what was compared."""
 
     basis: str
     checks: tuple[CheckResult, ...]
+    request_id: str = field(default="", compare=False)
 
     @property
     def failed(self) -> frozenset[tuple[str | None, ...]]:

@@ -152,11 +152,7 @@ def _check_results(order: ReplayOrder, results: Sequence[RunResult]) -> None:
 
 
 def _check_spec(request: Request, results: Sequence[RunResult]) -> None:
-    """Refuse results of another spec: a function of the user was edited after the request had begun.
-
-    Raises:
-        RequestError: a result is of another spec than the request.
-    """
+    """Refuse results of another spec: a function of the user was edited after the request had begun."""
     for result in results:
         if result.spec_fingerprint != request.spec_fingerprint:
             raise RequestError(

@@ -48,8 +48,7 @@ def checked_form(work: RequestContext, given: Mapping[str, Any], *, now_ms: int)
 def check_open(work: RequestContext, form: BackfillForm) -> tuple[str, ...]:
     """Check that no other open request has slices of the range, or that the form tells what becomes of it.
 
-    Returns:
-        The ids of the open requests in the range, which the form replaces or waits for.
+    Returns the ids of the open requests in the range, which the form replaces or waits for.
 
     Raises:
         FormError: another request has slices of the range, and the form neither replaces it nor waits for it; or a held

@@ -126,11 +126,7 @@ def replayable_range(work: "RequestContext") -> ReplayableRange | None:
 
 
 def read_form(
-    pipeline: Pipeline,
-    given: Mapping[str, Any],
-    *,
-    now_ms: int,
-    replayable: Callable[[], ReplayableRange | None],
+    pipeline: Pipeline, given: Mapping[str, Any], *, now_ms: int, replayable: Callable[[], ReplayableRange | None]
 ) -> BackfillForm:
     """Return the content of the form.
 
@@ -203,11 +199,7 @@ def _unknown(key: str) -> Problem:
 
 
 def _range(
-    pipeline: Pipeline,
-    given: Mapping[str, Any],
-    *,
-    now_ms: int,
-    replayable: Callable[[], ReplayableRange | None],
+    pipeline: Pipeline, given: Mapping[str, Any], *, now_ms: int, replayable: Callable[[], ReplayableRange | None]
 ) -> tuple[int, int]:
     from_ms, to_ms = (_bound(pipeline, name, given.get(name)) for name in ("from", "to"))
     if from_ms is None or to_ms is None:

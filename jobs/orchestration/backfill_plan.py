@@ -14,10 +14,10 @@ from jobs.plain_text import counted
 from jobs.planning.chains import begins_chain
 from jobs.planning.plan import Plan
 from jobs.planning.plan_total import share_to_replay, to_read
+from jobs.planning.published_spec import was_begun_fresh
 from jobs.planning.request_context import IfOpen, RequestContext
 from jobs.planning.steps import Ask, Reason, Step
 from jobs.planning.suite_fingerprint import with_checks
-from jobs.publishing.chain_rules import was_begun_fresh
 from jobs.publishing.publication_warnings import publication_warnings
 from jobs.review.pages.state import OpenRequest, open_request
 from jobs.runs import Slice
@@ -37,12 +37,8 @@ class PlanLine:
 class BackfillPlan:
     """A backfill before it starts.
 
-    Attributes:
-        total: how many slices of the range are replayed, how many records they have, and about how long that takes.
-        lines: the slices, oldest first.
-        chain: where the chain begins.
-        warnings: what the person should know before the start.
-        open: the open requests in the range, which are replaced or waited for.
+    `total` is how many slices of the range are replayed, how many records they have, and about how long that takes.
+    `lines` are the slices, oldest first. `open` are the open requests in the range, which are replaced or waited for.
     """
 
     total: str

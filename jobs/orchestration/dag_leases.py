@@ -44,8 +44,7 @@ def release_ended(
 def stop(work: RequestContext, run: DagRunKey, *, who: str) -> str | None:
     """Release the leases of a DAG run that a person has marked as failed, and return the text for its note.
 
-    Returns:
-        Who has stopped it, and what was staged. None: no open request is of this DAG run.
+    The text tells who has stopped it, and what was staged. None: no open request is of this DAG run.
 
     Raises:
         LedgerError: the ledger cannot be read or written.

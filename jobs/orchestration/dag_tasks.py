@@ -108,16 +108,10 @@ def plan(
 ) -> Order | Wait | Skip:
     """Decide what one DAG run does. Before that, the leases of DAG runs that have ended are released.
 
-    Args:
-        kind: `backfill` for a range by hand. `replay` for the schedule, for Airflow's own backfill, and for a run of
-            the scheduled DAG by hand.
-        pipeline_file: path of the pipeline file. The schedule and Airflow's backfill keep the published spec if the
-            file differs from it.
-        run: the DAG run.
-        lake: the root of the lake; by default the value of HINDCAST_LAKE.
-        state: returns the state of a DAG run in Airflow; None: no lease is released.
-        airflow: what the decision asks Airflow; None: nothing.
-        is_again: whether the DAG run has decided before, and waited since.
+    `kind` is `backfill` for a range by hand, and `replay` for the schedule, for Airflow's own backfill, and for a run
+    of the scheduled DAG by hand. The schedule and Airflow's backfill keep the published spec if the file differs from
+    it. `lake` is by default the value of HINDCAST_LAKE. Without `state`, which returns the state of a DAG run, no lease
+    is released. `is_again`: the DAG run has decided before, and waited since.
 
     Raises:
         HindcastError: as the functions of `jobs.orchestration.scheduling` raise.
@@ -307,12 +301,7 @@ def _decide(
     until_ms = _ms(run.interval_end) if run.run_type == "scheduled" else work.ledger.now_ms()
     told = propose_changes(work, who=who)
     decision = scheduling.plan_scheduled(
-        work,
-        interval_end_ms=until_ms,
-        who=who,
-        lease_id=lease_id(run),
-        origin=_origin(run),
-        events=airflow.events,
+        work, interval_end_ms=until_ms, who=who, lease_id=lease_id(run), origin=_origin(run), events=airflow.events
     )
     repairs = propose_repairs(work, who=who, is_again=is_again)
     return replace(decision, changes=(*told.sentences, *repairs), proposal=told.request_id or "")

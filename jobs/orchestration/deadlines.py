@@ -102,13 +102,9 @@ def look(
 ) -> Checked:
     """Return the messages that are due now, and what is told with them.
 
-    Args:
-        work: the context of the pipeline. Its ledger's clock gives the time.
-        alerts: the messages that the pipeline file asks for.
-        told: what earlier runs have told.
-        url: returns the address of a page.
-        everything: whether to look at each time of day, also one that was looked at today.
-        broken: the error of the pipeline file. It is told once a day.
+    The clock of the ledger gives the time. `told` is what earlier runs have told, and `url` returns the address of a
+    page. With `everything`, also times of day are looked at that were looked at today. `broken` is the error of the
+    pipeline file, which is told once a day.
 
     Raises:
         LedgerError: the ledger cannot be read.

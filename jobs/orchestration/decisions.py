@@ -28,14 +28,7 @@ from jobs.orchestration.decision_fields import Decision
 from jobs.pipeline.files import load_file
 from jobs.planning.request_context import RequestContext, open_request_context
 from jobs.publishing.comments import comment, comment_events
-from jobs.publishing.decisions import (
-    cancel,
-    cancel_events,
-    resume,
-    resume_events,
-    rollback,
-    rollback_events,
-)
+from jobs.publishing.decisions import cancel, cancel_events, resume, resume_events, rollback, rollback_events
 from jobs.publishing.judging import is_due, judge_request
 from jobs.publishing.optimistic_check import By, OutdatedDecision
 from jobs.publishing.publishing import publish_events, publish_request
@@ -98,12 +91,7 @@ def check(work: RequestContext, view: LedgerView, decision: Decision, *, who: st
 
 
 def decide(
-    pipeline_file: str,
-    decision: Decision,
-    by: By,
-    *,
-    lake: str | None = None,
-    state: RunStateOf | None = None,
+    pipeline_file: str, decision: Decision, by: By, *, lake: str | None = None, state: RunStateOf | None = None
 ) -> Decided:
     """Check a decision against the ledger of now, and write it. A publication is left to `publish_decided`.
 
@@ -141,9 +129,8 @@ def decide(
 def publish_decided(pipeline_file: str, decided: Decided, by: By, *, lake: str | None = None) -> PublicationAttempt:
     """Publish the request of a decision, in the name of the person.
 
-    Returns:
-        The publication. For a rollback, which the ledger has already: its changed slices. It is not published if
-        nothing is to be published, or if slices of other DAG runs of the same Airflow backfill are still held.
+    Of a rollback, which the ledger has already, the publication has the changed slices. Nothing is published if slices
+    of other DAG runs of the same Airflow backfill are still held.
 
     Raises:
         RequestError: the publication was refused.

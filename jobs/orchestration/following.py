@@ -13,7 +13,7 @@ from jobs.pipeline.models.log import SliceGrammar
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.upstream import WINDOW_TIME
 from jobs.pipeline.slices import slice_grid
-from jobs.planning.chains import is_of_repair
+from jobs.planning.chains import continues_chain, is_of_repair, run_before
 from jobs.planning.change_sentences import earlier_in_upstream
 from jobs.planning.changed_slices import ChangedSlice, changed_slices, in_words, named_spans, stretches_of
 from jobs.planning.published_spec import on_published_spec, refuse_lost
@@ -118,8 +118,11 @@ def slices_to_follow(work: RequestContext) -> tuple[tuple[Slice, ...], tuple[str
     place.check(view)
     theirs = place.slices(view)
     runs = [run for run in published_runs(own) if spec_of(own, run).log.slice.cut == pipeline.log.slice.cut]
-    own_ms = _starts_of_newest_spec(own)
+    own_ms, changed = _starts_of_newest_spec(own), changed_slices(work, own)
     first_ms = max([start for start in (*own_ms[:1], grid.first_ms) if start is not None], default=None)
+    inside = [change for change in changed if first_ms is None or change.slice.start_ms >= first_ms]
+    if (after_ms := _end_of_removed_states(own, inside)) is not None:
+        first_ms = after_ms
     chosen = [
         slice_
         for slice_ in theirs
@@ -141,7 +144,7 @@ def slices_to_follow(work: RequestContext) -> tuple[tuple[Slice, ...], tuple[str
         )
         warnings = (*warnings, rolled_back)
     beyond = readable.difference(followed)
-    if outside := [change for change in changed_slices(work, own) if change.slice in beyond]:
+    if outside := [change for change in changed if change.slice in beyond]:
         warnings = (*warnings, _of_changes_outside(work, outside))
     if not left_out:
         return tuple(followed), warnings
@@ -160,10 +163,27 @@ def _starts_of_newest_spec(view: LedgerView) -> list[int]:
     return [result.slice.start_ms for result in newest][::-1]
 
 
+def _end_of_removed_states(view: LedgerView, changed: Sequence[ChangedSlice]) -> int | None:
+    """Return where the first slice begins whose state before is stored, after the first changed ones without that.
+
+    A clean-up has removed it (`retention.checkpoints`). None if the first changed slice can be replayed.
+    """
+
+    def is_removed(change: ChangedSlice) -> bool:
+        before, run = run_before(view, change.slice), view.chain_run(change.run.result.run_id)
+        return before is not None and before.checkpoint_removal is not None and continues_chain(view, run.result)
+
+    removed_ms = [change.slice.end_ms for change in takewhile(is_removed, changed)]
+    chain = map(view.chain_run, view.published.values() if removed_ms else ())
+    stored_ms = (run.result.slice.end_ms for run in chain if run.checkpoint_removal is None)
+    return min((end_ms for end_ms in stored_ms if end_ms >= removed_ms[-1]), default=None)
+
+
 def _of_changes_outside(work: RequestContext, changed: Sequence[ChangedSlice]) -> str:
     """Return that published slices have changed, and that `follow` does not replay them."""
     return (
-        f"{in_words(work, changed)}. They are of a former spec, or behind a hole, and are not followed: "
+        f"{in_words(work, changed)}. They are of a former spec, behind a hole, or a clean-up has removed the state "
+        "before them. So they are not followed: "
         f"`hindcast status {work.pipeline.name}` tells what becomes of them"
     )
 

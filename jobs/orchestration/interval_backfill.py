@@ -26,10 +26,8 @@ from windowlib.errors import RequestError, StoreError
 class AskAirflow:
     """What a decision asks Airflow; by default, Airflow tells nothing.
 
-    Attributes:
-        events: returns the events of the assets that `ready.producer` names.
-        is_interval_before_running: returns whether Airflow's own backfill replays an earlier interval now.
-        has_published: returns whether a task of the DAG has published before.
+    `events` returns the events of the assets that `ready.producer` names. `is_interval_before_running`: Airflow's own
+    backfill replays an earlier interval now. `has_published`: a task of the DAG has published before.
     """
 
     events: EventsSince = lambda _since_ms: ()

@@ -193,11 +193,7 @@ def _digests(run: StagedRun) -> Mapping[str, str]:
 
 
 def _check_states(work: RequestContext, repaired: StagedRun, own: StagedRun, *, request: Request) -> None:
-    """Compare the windows that are open in the chain at the end of the range with those of the repair.
-
-    Raises:
-        RequestError: they differ, or a window that only the repair has still waits to show records.
-    """
+    """Compare the windows that are open in the chain at the end of the range with those of the repair."""
     import numpy as np
     import pyarrow.compute as pc
 

@@ -48,13 +48,9 @@ class Damage:
 class Mended:
     """What became of the damaged runs of a slice.
 
-    Attributes:
-        pipeline: the name of the pipeline.
-        slice_id: the slice.
-        damaged: run id -> what was found.
-        attempts: run id -> the attempt that counts now; empty in a dry run.
-        refused: run id -> why the run cannot be made again, if another one of the slice can.
-        left: what `verify` still finds at the slice afterwards.
+    By run id, `damaged` is what was found, `attempts` are those that count now (empty in a dry run), and `refused`
+    tells why a run cannot be made again, if another one of the slice can. `left` is what `verify` still finds at the
+    slice afterwards.
     """
 
     pipeline: str
@@ -123,11 +119,7 @@ def _refused(run: StagedRun, refusals: dict[str, HindcastError]) -> Iterator[Non
 
 
 def _damages(work: RequestContext, view: LedgerView, slice_: Slice) -> list[Damage]:
-    """Return the runs of a slice whose stored rows are damaged, those of the published chain first.
-
-    Raises:
-        RequestError: the slice has no run, or a finding belongs to no attempt.
-    """
+    """Return the runs of a slice whose stored rows are damaged, those of the published chain first."""
     runs = [run for run in view.runs.values() if run.result.slice.slice_id == slice_.slice_id]
     if not runs:
         raise RequestError(f"slice {slice_.slice_id} of pipeline {work.pipeline.name} has no run in the ledger")
@@ -177,11 +169,7 @@ def _make_again(
 
 
 def _refuse_lost_rows(view: LedgerView, results: Sequence[RunResult]) -> None:
-    """Refuse results if rows of them, or of the states that they have parts of, are not there any more.
-
-    Raises:
-        AttemptCondemned: a clean-up has condemned or removed them while the slice was replayed.
-    """
+    """Refuse results if rows of them, or of the states that they have parts of, are not there any more."""
     for part in (part for result in results for part in result.stored_state.parts):
         place = part.slice_id, part.attempt_id
         is_condemned = part.attempt_id in view.condemned_attempts
@@ -198,11 +186,7 @@ def _refuse_lost_rows(view: LedgerView, results: Sequence[RunResult]) -> None:
 
 
 def _warmed_up(order: ReplayOrder, run: StagedRun, *, replayer: Replayer) -> list[RunResult]:
-    """Replay the slices before that of a run, of which no state is stored any more.
-
-    Raises:
-        RequestError: they leave another state than the run started from.
-    """
+    """Replay the slices before that of a run, of which no state is stored any more."""
     *earlier, slice_ = order.slices
     warmed = (
         replayer(replace(order, slices=tuple(earlier), attempt_id=f"{order.attempt_id}-warm-up")) if earlier else []
@@ -225,12 +209,7 @@ def _warm_up_events(view: LedgerView, request_id: str, result: RunResult) -> lis
 
 
 def _compare(work: RequestContext, old: StagedRun, made: RunResult) -> None:
-    """Refuse an attempt that is not equal to the run in the ledger.
-
-    Raises:
-        RequestError: its records or its state before are others.
-        InvariantBroken: equal inputs gave other rows.
-    """
+    """Refuse an attempt that is not equal to the run in the ledger."""
     then, name = old.result, work.pipeline.name
     if made.input_fingerprint != then.input_fingerprint:
         raise other_records(name, work.ledger.view(), old)
@@ -303,11 +282,7 @@ def mend_order(work: RequestContext, view: LedgerView, run: StagedRun, *, master
 
 
 def _check_code(work: RequestContext, view: LedgerView, run: StagedRun) -> None:
-    """Refuse a run whose spec cannot be computed any more.
-
-    Raises:
-        RequestError: tells how the chain goes on without the run.
-    """
+    """Refuse a run whose spec cannot be computed any more."""
     result, request = run.result, view.requests[run.request_id]
     stored = replace(work, pipeline=stored_pipeline(work.pipeline, request))
     if why := why_uncomputable(stored, request.spec_fingerprint):
@@ -352,11 +327,7 @@ def _warm_up(work: RequestContext, view: LedgerView, run: StagedRun, *, request:
 
 
 def _check_state(work: RequestContext, view: LedgerView, run: StagedRun, *, before: CheckpointRef | None) -> None:
-    """Refuse if the state before a run is damaged.
-
-    Raises:
-        RequestError: names the slice to mend first.
-    """
+    """Refuse if the state before a run is damaged."""
     checked = (*tables.STATE_TABLES, tables.WATERMARKS)
     for part in () if before is None else before.parts:
         findings = findings_of(work, view, part.slice_id)

@@ -11,7 +11,7 @@ from typing import Final
 from jobs.ledger.events import LedgerEvent, closed_event
 from jobs.ledger.view import LedgerView, Request, RequestKind
 from jobs.pipeline.slices import next_slice, previous_slice, show_ms, slice_grid, slices_between
-from jobs.plain_text import counted, shortened
+from jobs.plain_text import counted, first_of, shortened
 from jobs.planning.plan import Plan
 from jobs.planning.request_context import (
     Asked,
@@ -49,13 +49,12 @@ class OpenRange:
     def told(self) -> str:
         """The request in one sentence: id, person, reason, range, state, held slices with why."""
         request = self.request
-        held = "; ".join(f"{slice_.slice_id}: {slice_.reason}" for slice_ in self.held[:MAX_HELD])
-        more = f"; and {len(self.held) - MAX_HELD} more" if len(self.held) > MAX_HELD else ""
+        stopping = [f"{slice_.slice_id}: {slice_.reason}" for slice_ in self.held]
+        held = f" ({first_of(stopping, MAX_HELD, separator='; ')})" if stopping else ""
         why = f" ({shortened(request.reason)})" if request.reason else ""
         return (
             f"request {request.request_id[:SHOWN_DIGITS]} of {request.who}{why} is open for {request.range_text}, "
-            f"{counted(request.staged, 'slice')} staged: it {_predicate(request.waits)}"
-            f"{f' ({held}{more})' if held else ''}"
+            f"{counted(request.staged, 'slice')} staged: it {_predicate(request.waits)}{held}"
         )
 
 
@@ -67,11 +66,10 @@ class RangeTaken(RequestError):  # noqa: N818
     """
 
     def __init__(self, open_ranges: Sequence[OpenRange], *, asked: str, why_not: str = "") -> None:
-        named = "; ".join(open_range.told for open_range in open_ranges[:MAX_NAMED])
-        more = f"; and {len(open_ranges) - MAX_NAMED} more" if len(open_ranges) > MAX_NAMED else ""
+        named = first_of([open_range.told for open_range in open_ranges], MAX_NAMED, separator="; ")
         self.open_ranges = tuple(open_ranges)
         self.can_replace = not why_not
-        self.facts = f"{asked} is not started: {named}{more}{f'. {why_not}' if why_not else ''}"
+        self.facts = f"{asked} is not started: {named}{f'. {why_not}' if why_not else ''}"
         super().__init__(f"{self.facts}. {IN_THE_FORM}" if self.can_replace else self.facts)
 
 
@@ -138,11 +136,7 @@ def refuse_without_work(
 
 
 def _room(work: RequestContext, view: LedgerView, asked: Asked, *, request_id: str) -> Sequence[LedgerEvent]:
-    """Return the events that close the requests which a new one replaces.
-
-    Raises:
-        RangeTaken: the new request may not replace them.
-    """
+    """Return the events that close the requests which a new one replaces."""
     others = in_the_way(work, view, asked) if asked.kind.is_by_person else ()
     if not others:
         return []

@@ -22,9 +22,7 @@ EVERY_S = 10.0
 class ProgressLog:
     """Receives the progress of staging. As a context, it logs a line every `every_s` seconds from a thread.
 
-    Attributes:
-        every_s: the time between two lines.
-        clock: returns seconds.
+    `every_s` is the time between two lines, and `clock` returns seconds.
     """
 
     every_s: float = EVERY_S

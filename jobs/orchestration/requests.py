@@ -66,11 +66,8 @@ class Progress:
 class Staging:
     """Options of staging.
 
-    Attributes:
-        chunk: the largest number of slices that are ordered together; None: no limit.
-        chunk_records: the largest number of their records. A slice with more is ordered alone.
-        stop_on_fail: whether a failed check ends the staging.
-        on_progress: is called before and after each chunk.
+    At most `chunk` slices are ordered together (None: no limit), with at most `chunk_records`; a slice with more is
+    ordered alone. `stop_on_fail`: a failed check ends the staging. `on_progress` is called before and after each chunk.
     """
 
     chunk: int | None = None
@@ -322,9 +319,6 @@ def _complete(work: RequestContext, request_id: str, first: Plan | None) -> None
     """Record that no slice of the request's range is left to replay. A repair that is refused is closed.
 
     Of a candidate, the ledger stores what readers saw of the range when the `first` plan of this call was made.
-
-    Raises:
-        RequestError: the request is a repair, and the chain could not go on after it.
     """
     refused: RequestError | None = None
 

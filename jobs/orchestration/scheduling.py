@@ -22,14 +22,7 @@ from jobs.planning.lease_keeping import leased, release
 from jobs.planning.plan import Plan, make_plan
 from jobs.planning.published_spec import on_published_spec, refuse_lost
 from jobs.planning.readiness import EventsSince, Waiting, describe_unarrived, ready_prefix
-from jobs.planning.request_context import (
-    Asked,
-    IfOpen,
-    Opened,
-    RequestContext,
-    context_of,
-    open_request,
-)
+from jobs.planning.request_context import Asked, IfOpen, Opened, RequestContext, context_of, open_request
 from jobs.planning.standing import due_slices
 from jobs.planning.steps import Ask, Reason, Step
 from jobs.planning.suite_fingerprint import suite_fingerprint, with_checks
@@ -171,12 +164,7 @@ def plan_by_hand(work: RequestContext, *, asked: Asked) -> Decision:
 
 
 def replay(
-    work: RequestContext,
-    *,
-    opened: Opened,
-    slices: Sequence[str],
-    replayer: Replayer,
-    staging: Staging | None = None,
+    work: RequestContext, *, opened: Opened, slices: Sequence[str], replayer: Replayer, staging: Staging | None = None
 ) -> RequestOutcome:
     """Stage the slices of a decision under the lease of the DAG run, with the spec of the request.
 
@@ -193,12 +181,7 @@ def replay(
 
 
 def publish_task(
-    work: RequestContext,
-    *,
-    opened: Opened,
-    who: str,
-    slices: Sequence[str] | None = None,
-    publisher: str | None = None,
+    work: RequestContext, *, opened: Opened, who: str, slices: Sequence[str] | None = None, publisher: str | None = None
 ) -> PublicationAttempt:
     """Publish a request as a whole if it may be published; release the lease either way.
 

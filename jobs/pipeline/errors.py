@@ -8,7 +8,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from jobs.pipeline.models.suggestions import did_you_mean
-from jobs.plain_text import shortened, without_credentials
+from jobs.plain_text import first_of, shortened, without_credentials
 
 MAX_SHOWN = 5
 MAX_TEXT = 80
@@ -28,10 +28,7 @@ _EXPECTED = {
 
 def describe(error: ValidationError, model: type[BaseModel]) -> str:
     """Return all errors as one text, each with the path of its key. At most five are written out, the rest counted."""
-    messages = dict.fromkeys(_messages(error, model))
-    shown = list(messages)[:MAX_SHOWN]
-    more = f"; and {len(messages) - MAX_SHOWN} more" if len(messages) > MAX_SHOWN else ""
-    return "; ".join(shown) + more
+    return first_of([*dict.fromkeys(_messages(error, model))], MAX_SHOWN, separator="; ")
 
 
 def _messages(error: ValidationError, model: type[BaseModel]) -> Iterator[str]:

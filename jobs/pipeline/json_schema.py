@@ -13,17 +13,7 @@ from pydantic_core import core_schema
 from typing_extensions import override
 
 from jobs import durations
-from jobs.pipeline.models import (
-    alerts,
-    grammar,
-    log,
-    process,
-    ready,
-    schedule,
-    storm,
-    watermarks,
-    windows,
-)
+from jobs.pipeline.models import alerts, grammar, log, process, ready, schedule, storm, watermarks, windows
 from jobs.pipeline.models.pipeline import Pipeline
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"

@@ -20,7 +20,7 @@ from windowlib.records.column_types import parse_type, spell_type
 
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
 NUMBERS = (*INTEGERS, "float", "double", "decimal")
-ORDERED = (*NUMBERS, "string", "boolean", "date", "timestamp")
+ORDERED = (*NUMBERS, "string", "boolean", "date", "timestamp", "timestamp_ntz")
 TIMES = ("timestamp", "timestamp_ntz", "date", "string")  # a text without a unit is ISO 8601
 SOURCES = (*INTEGERS, "string", "boolean", "date")
 KEYS = (*INTEGERS, "string", "boolean", "date", "timestamp")  # not float or double: NaN and -0.0 are not usable keys

@@ -200,6 +200,8 @@ class _Assessor:
                 f"it is not known which records {change.removed} inserted, so it cannot be replayed "
                 "(docs/reference/logs.md)"
             )
+        if change.removed and (unordered := self._without_order(assessed)):
+            return f"{self.removals} removed or changed records, and {unordered}"
         if change.removed:
             return (
                 f"{self.removals} removed or changed records, so it cannot be replayed until a person "
@@ -236,9 +238,9 @@ class _Assessor:
             return ""
         which = "its records" if names[place] == own else f"the records of slice {names[place]} after it"
         return (
-            f"OPTIMIZE or log retention has removed the order in which {which} were appended (log.order: "
-            f"{self.work.pipeline.log.order}), so readers keep it as it was published. To replay it, name in log.order "
-            "the columns that order the records, "
+            f"a commit that rewrites files, such as OPTIMIZE, or log retention has removed the order in which {which} "
+            f"were appended (log.order: {self.work.pipeline.log.order}), so readers keep it as it was published. To "
+            "replay it, name in log.order the columns that order the records, "
             f"and run {adoption(self.work.pipeline, '…')} (docs/reference/logs.md)"
         )
 

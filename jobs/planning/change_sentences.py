@@ -23,11 +23,9 @@ from windowlib.errors import LedgerError, LogError, SpecError, StoreError
 class ToldChanges:
     """The changed slices of a pipeline as people see them.
 
-    Attributes:
-        slices: the ids of the changed slices, oldest first; None: the log could not be compared.
-        sentences: what has changed, and what becomes of it; or why the log could not be compared.
-        waits: how many of them a person should look at. It is 0 with `restate: {mode: off}`.
-        request_id: the proposal, if there is one.
+    `slices` are the ids of the changed slices, oldest first; None if the log could not be compared. `sentences` tell
+    what becomes of them, or why it could not be compared. A person should look at `waits` of them: 0 with `restate:
+    {mode: off}`. `request_id` is the proposal, if there is one.
     """
 
     slices: tuple[str, ...] | None

@@ -125,7 +125,7 @@ def _all_that_counts(work: RequestContext, view: LedgerView, tip: LogTip, *, see
     """Return what a look follows from."""
     seq = None if view.look is None else view.look.seq
     sightings = sum(len(brief.sightings) for brief in seen.values())  # `plan --verify` adds one
-    place = repr(log_place(work.lake, work.pipeline))
+    place = repr(log_place(work.lake, work.pipeline)), work.pipeline.log.slice
     return place, tip.version, tip.commit, seq, tuple(seen), sightings, len(view.accepted)
 
 
@@ -143,6 +143,7 @@ def _looked(work: RequestContext, view: LedgerView, tip: LogTip, *, seen: Mappin
     if base is None or touched is None or _is_restored(tip, base, runs=fresh):
         return _with(work, view, tip, runs=runs, suspects=[*map(view.slices.__getitem__, runs)], kept={})
     accepted = {name for rewrite in view.accepted if rewrite.seq > base.seq for name in rewrite.rewrite.slices}
+    moved = _with_other_reach(work, view, runs)
     suspects: list[Slice] = []
     kept: dict[str, SeenInput] = {}
     for slice_id, run_id in runs.items():
@@ -157,11 +158,26 @@ def _looked(work: RequestContext, view: LedgerView, tip: LogTip, *, seen: Mappin
             )
         else:
             is_suspect = slice_id in touched or slice_id in accepted
-        if is_suspect:
+        if is_suspect or slice_id in moved:
             suspects.append(view.slices[slice_id])
         elif slice_id in base.changed and slice_id not in newly:
             kept[slice_id] = base.changed[slice_id]
     return _with(work, view, tip, runs=runs, suspects=suspects, kept=kept, base=base)
+
+
+def _with_other_reach(work: RequestContext, view: LedgerView, runs: Mapping[str, str]) -> frozenset[str]:
+    """Return the slices whose runs have read other slices before for `log.distinct`: `log.slice.first` was edited."""
+    log, first_ms = work.pipeline.log, slice_grid(work.pipeline).first_ms
+    if log.distinct is None:
+        return frozenset()
+    moved = []
+    for slice_ in map(view.slices.__getitem__, runs):
+        spec = spec_of(view, view.runs[runs[slice_.slice_id]])
+        is_left_out = first_ms is not None and slice_.start_ms < first_ms
+        if spec.log.slice.first != log.slice.first and not is_left_out:
+            then, now = (look_back(pipeline, [slice_]) for pipeline in (spec, work.pipeline))
+            moved += [slice_.slice_id] if then.outside != now.outside else []
+    return frozenset(moved)
 
 
 def _is_of(look: Look, tip: LogTip) -> bool:

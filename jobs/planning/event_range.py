@@ -102,11 +102,7 @@ class ResolvedRange:
 
 
 def resolved(
-    event_range: EventRange,
-    rules: TimeRules,
-    times: Sequence[SliceTimes],
-    *,
-    published: Mapping[str, int | None],
+    event_range: EventRange, rules: TimeRules, times: Sequence[SliceTimes], *, published: Mapping[str, int | None]
 ) -> ResolvedRange | None:
     """Return the slices for a range of event time; None if no record can be in a window that touches it.
 
@@ -173,12 +169,7 @@ def event_time_slices(work: RequestContext, text: str, *, is_fresh: bool = False
 
 
 def _rules(pipeline: Pipeline, log: LogVersion) -> TimeRules:
-    """Return the rules of a pipeline. The statistics tell no watermark if the pipeline leaves out records.
-
-    Raises:
-        RequestError: the windows do not end by event time.
-        SpecError: the pipeline does not fit the log.
-    """
+    """Return the rules of a pipeline. The statistics tell no watermark if the pipeline leaves out records."""
     engine = log_engine(pipeline, log)
     try:
         rules = time_rules(engine)

@@ -6,7 +6,7 @@
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
 from jobs.engine.fingerprints import spec_fingerprint
 from jobs.lake.known_log import KnownLog
@@ -21,6 +21,10 @@ from jobs.planning.log_state import LogState
 from jobs.planning.steps import Ask, Reason, Step, StepJudge
 from jobs.runs import Slice
 from windowlib.errors import RequestError
+from windowlib.records.row_ids import IdSum
+from windowlib.records.tables import WINDOW_STATE
+
+_NO_ROWS: Final = IdSum().digest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,7 +196,7 @@ def make_plan(pipeline: Pipeline, view: LedgerView, log: LogState, *, ask: Ask, 
         step, state = judge.step(state)
         steps.append(step)
     _refuse_missing(pipeline, log, steps)
-    _check_states(view, steps, spec=spec)
+    _check_states(view, log, steps, start=start, spec=spec)
     grid = slice_grid(pipeline)
     return Plan(
         pipeline=pipeline.name,
@@ -274,11 +278,18 @@ def _start(pipeline: Pipeline, view: LedgerView, log: LogState, *, ask: Ask) -> 
     return chain_before(pipeline, view, log, first=ask.slices[0], is_fresh=ask.is_fresh, request_id=ask.request_id)
 
 
-def _check_states(view: LedgerView, steps: Sequence[Step], *, spec: str) -> None:
-    """Refuse a plan that would replay a slice from a state that a clean-up has removed."""
-    for before, after in pairwise(steps):
-        if before.valid_run is not None and after.valid_run is None and not after.is_beyond:
-            _ = continued_run(view, before.valid_run, spec=spec).checkpoint
+def _check_states(view: LedgerView, log: LogState, steps: Sequence[Step], *, start: ChainStart, spec: str) -> None:
+    """Refuse a plan that would replay a slice from a state that a clean-up has removed, or that cannot go on."""
+    runs = [view.run(start.before.run_id)] if start.before is not None and steps[0].valid_run is None else []
+    runs += [
+        continued_run(view, before.valid_run, spec=spec)
+        for before, after in pairwise(steps)
+        if before.valid_run is not None and after.valid_run is None and not after.is_beyond
+    ]
+    for run in runs:
+        has_windows = run.checkpoint.digests.get(WINDOW_STATE, _NO_ROWS) != _NO_ROWS
+        if has_windows and log.changed_since is not None and (problem := log.changed_since(run.result.log.version)):
+            raise RequestError(problem)
 
 
 def continued_run(view: LedgerView, run: StagedRun, *, spec: str) -> StagedRun:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from jobs.engine.fingerprints import spec_fingerprint
-from jobs.ledger.view import LedgerView, Request, RequestKind
+from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
 from jobs.pipeline.models.log import SliceGrammar
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning.chains import CODE_CHANGED, adoption, begins_chain
@@ -83,6 +83,19 @@ def why_lost(work: RequestContext, view: LedgerView) -> str:
         f"the published chain of pipeline {name} is spec {head.result.spec_fingerprint[:12]}, and {why}. Restore what "
         f"has changed, or {going_on(work.pipeline, why)}{fresh}"
     )
+
+
+def why_stopped(work: RequestContext, view: LedgerView) -> str:
+    """Return why the published chain cannot go on: it is lost (`why_lost`), or its suite is refused; else empty."""
+    why = why_lost(work, view)
+    if not why and work.pipeline.quality is not None:
+        from jobs.planning.suite_fingerprint import suite_fingerprint  # the other functions need no suite
+
+        try:
+            suite_fingerprint(work.pipeline)
+        except SpecError as error:
+            return f"nothing is replayed until the suite is right: {error}"
+    return why
 
 
 def going_on(pipeline: Pipeline, why: str, *, first: str | None = None) -> str:
@@ -174,3 +187,10 @@ def chain_ends(view: LedgerView, *, without: Collection[str] = ()) -> dict[str, 
         ends[slice_id] = ends[after.slice_id] if goes_on and after is not None else slice_
         after = slice_
     return ends
+
+
+def was_begun_fresh(view: LedgerView, run: StagedRun) -> bool:
+    """Return whether a person has begun a chain without earlier records at the slice of a run (`--fresh`)."""
+    slice_id = run.result.slice.slice_id
+    makers = {past.request_id for past in view.standing if past.changes.get(slice_id) is not None} | {run.request_id}
+    return any(maker.is_fresh for maker in map(view.requests.get, filter(None, makers)) if maker is not None)

@@ -90,16 +90,10 @@ def _named(text: str, grid: SliceGrid) -> tuple[int, int] | None:
 class Waiting:
     """The first slice that is over and not ready.
 
-    Attributes:
-        slice: the slice.
-        missing: the condition that it waits for, as a sentence.
-        since_ms: since when it waits: its end.
-        until_ms: when it counts as overdue; None: never.
-        then: what the pipeline file says for an overdue slice: `wait` or `hold` (`publish_empty` makes it ready).
-        records: the number of its records.
-        next_ms: the next instant at which the clock can change the answer; None: it cannot.
-        markers: the places of the marker files that it waits for.
-        producers: the URIs of the assets whose events it waits for.
+    `missing` is the condition that it waits for, as a sentence. It waits since its end, and is overdue at `until_ms`;
+    None: never. `then` is what the pipeline file says for an overdue slice: `wait` or `hold` (`publish_empty` makes it
+    ready). `next_ms` is the next instant at which the clock can change the answer; None: it cannot. `markers` are the
+    places of the marker files, and `producers` the URIs of the assets, that it waits for.
     """
 
     slice: Slice
@@ -146,9 +140,8 @@ class ReadyPrefix:
 class _Answer:
     """Whether a condition holds.
 
-    Attributes:
-        missing: the end of the sentence "slice X is complete …"; None if the condition holds.
-        names_slice: whether a marker or a producer that holds has named this slice, so that it may be without a record.
+    `missing` is the end of the sentence "slice X is complete …"; None if the condition holds. `names_slice`: a marker
+    or a producer that holds has named this slice, so that it may be without a record.
     """
 
     missing: str | None = None
@@ -159,13 +152,9 @@ class _Answer:
 class Evidence:
     """All that the readiness of slices depends on.
 
-    Attributes:
-        now_ms: the time.
-        log: the state of the log for the slices.
-        records_of: returns the number of records of another slice of the pipeline; None if it is not known.
-        marker: returns the place of the marker of a slice, and whether it exists.
-        weekday: returns the slice of the same weekday so many weeks before; None if there is none.
-        events: what the events of the assets tell that the conditions name.
+    `records_of` returns the number of records of another slice, and `weekday` the slice of the same weekday so many
+    weeks before; None if it is not known. `marker` returns the place of the marker of a slice, and whether it exists.
+    `events` is what the events of the assets tell that the conditions name.
     """
 
     now_ms: int

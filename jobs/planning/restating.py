@@ -35,6 +35,8 @@ from jobs.planning.request_context import (
     not_in_upstream,
     requested_event,
 )
+from jobs.planning.stored_spec import at_read_log
+from jobs.reading.stored_tables import spec_of
 from jobs.runs import Slice
 from windowlib.errors import RequestError
 
@@ -147,6 +149,10 @@ def request_to_continue(
     if others:
         who = ", ".join(str(lease.holder) if lease.holder else "a DAG run" for lease in others)
         raise RequestError(f"request {request_id} of pipeline {work.pipeline.name} is being worked on by {who}")
+    run = next((view.runs[run_id] for run_id in request.runs.values() if run_id in view.runs), None)
+    if run is not None and request.spec_fingerprint != spec_fingerprint(work.pipeline):
+        pipeline = at_read_log(work.pipeline, work.lake, run, stored=spec_of(view, run))
+        work = replace(work, pipeline=pipeline)
     work, request = context_of(work, request_id)
     request_slices(work, request)
     return work, request

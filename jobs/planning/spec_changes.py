@@ -7,7 +7,7 @@ from typing import Any, Final
 from jobs.engine.fingerprints import key_orders, relevant_document, spec_fingerprint
 from jobs.pipeline.files import pipeline_document
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.plain_text import shortened
+from jobs.plain_text import first_of, shortened
 from jobs.runs import Slice
 from windowlib.errors import SpecError
 
@@ -80,8 +80,7 @@ def _of_slices(changes: Sequence[str]) -> str:
 
 def in_one_sentence(changes: tuple[str, ...]) -> str:
     """Return the changes as one text."""
-    more = f"; and {len(changes) - _MAX_NAMED} more" if len(changes) > _MAX_NAMED else ""
-    return "; ".join(changes[:_MAX_NAMED]) + more
+    return first_of(changes, _MAX_NAMED, separator="; ")
 
 
 def _changes(path: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:

@@ -13,10 +13,10 @@ from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.slices import MAX_SLICES, next_from_first, next_slice, show_ms, slice_at, slice_grid
 from jobs.planning.chains import adoption
 from jobs.planning.changed_slices import ChangedSlice, changed_slices
-from jobs.planning.published_spec import on_published_spec, why_lost
+from jobs.planning.published_spec import chain_ends, on_published_spec, was_begun_fresh, why_lost
 from jobs.planning.readiness import Waiting, ready_prefix
 from jobs.planning.request_context import RequestContext
-from jobs.runs import Slice
+from jobs.runs import EMPTY_STATE, Slice
 from windowlib.errors import RequestError
 
 
@@ -45,16 +45,11 @@ class Hole(NamedTuple):
 class Standing:
     """Where a pipeline stands at one version of its ledger and of its log.
 
-    Attributes:
-        now_ms: the time of the answer.
-        newest_data: the last slice that has begun and has records in the log; None: there is none.
-        head: the published run of the last slice; None: nothing is published.
-        due: the slices that are over and come after the head, oldest first.
-        ready: the first ones of `due`, which are complete.
-        waiting: the slice of `due` after `ready`, and what it waits for; None if all are ready.
-        holes: the slices before the head that readers do not see, and that the schedule never replays.
-        empty: the published slices without a record.
-        changed: the published slices whose input has changed, oldest first.
+    `newest_data` is the last slice that has begun and has records, and `head` the published run of the last slice; None
+    if there is none. `due` are the slices that are over and come after the head, oldest first. The first ones, `ready`,
+    are complete, and `waiting` is the one after them, with what it waits for. `holes` are before the head: readers do
+    not see them, and the schedule never replays them. `empty` are published without a record, and `changed` have
+    another input now.
     """
 
     now_ms: int
@@ -129,7 +124,20 @@ def holes(work: RequestContext, view: LedgerView) -> Iterator[Hole]:
         start_ms = before.end_ms if grid.first_ms is None else max(before.end_ms, grid.first_ms)
         if start_ms < after.start_ms:
             first, last = slice_at(grid, start_ms), slice_at(grid, after.start_ms - 1)
-            yield Hole(first, last, _filling(work, view, first, before=before, to=show_ms(grid, last.end_ms)))
+            to = show_ms(grid, _end_of_filling(view, last, after=after))
+            yield Hole(first, last, _filling(work, view, first, before=before, to=to))
+
+
+def _end_of_filling(view: LedgerView, last: Slice, *, after: Slice) -> int:
+    """Return where the range ends that fills a hole: the chain after it goes on from it, unless a person began it.
+
+    A chain can begin because `log.slice.first` left out the slices before it, and does not any more.
+    """
+    run, head = view.published_chain_run(after.slice_id), view.head
+    is_own = run is not None and head is not None and run.result.spec_fingerprint == head.result.spec_fingerprint
+    if run is None or not is_own or run.result.state_before != EMPTY_STATE or was_begun_fresh(view, run):
+        return last.end_ms
+    return chain_ends(view)[after.slice_id].end_ms
 
 
 def _filling(work: RequestContext, view: LedgerView, first: Slice, *, before: Slice, to: str) -> str:

@@ -17,7 +17,13 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import SliceGrid, next_slice, previous_slice, show_ms, slice_at, slice_grid
 from jobs.planning.chains import adoption, begins_chain, run_before, shown_for_other_spec
 from jobs.planning.plan import of_other_cut_between
-from jobs.planning.published_spec import FORMER_SPEC, is_of_former_spec, replaced_since, why_not_replayed
+from jobs.planning.published_spec import (
+    FORMER_SPEC,
+    is_of_former_spec,
+    replaced_since,
+    was_begun_fresh,
+    why_not_replayed,
+)
 from jobs.planning.request_context import RequestContext, not_in_upstream
 from jobs.planning.spec_changes import may_fire_otherwise
 from jobs.planning.stored_spec import stored_pipeline
@@ -127,13 +133,6 @@ def _is_wanted(view: LedgerView, request: Request, run: StagedRun) -> bool:
     """Return whether a person has begun a chain with a run although the slice before it has the same spec."""
     is_after_warm_up = request.warm_up is not None and run.result.slice.start_ms == request.from_ms
     return request.is_fresh or is_after_warm_up or was_begun_fresh(view, run)
-
-
-def was_begun_fresh(view: LedgerView, run: StagedRun) -> bool:
-    """Return whether a person has begun a chain without earlier records at the slice of a run (`--fresh`)."""
-    slice_id = run.result.slice.slice_id
-    makers = {past.request_id for past in view.standing if past.changes.get(slice_id) is not None} | {run.request_id}
-    return any(maker.is_fresh for maker in map(view.requests.get, filter(None, makers)) if maker is not None)
 
 
 def of_other_chain(work: RequestContext, view: LedgerView, request: Request) -> Obstacle | None:

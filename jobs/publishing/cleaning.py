@@ -67,17 +67,11 @@ class RemovedRows:
 class Leftovers:
     """What a clean-up found.
 
-    Attributes:
-        pipeline: the name of the pipeline.
-        files: the files that no commit names; removed unless it was a dry run.
-        condemned: the ids of the attempts that were not staged; condemned unless it was a dry run.
-        held: the ids of attempts whose requests somebody holds. Their files stay.
-        young: the number of files that stay because they are too young.
-        rows: the rows past their retention, by table and reason; deleted unless it was a dry run.
-        expired: the files of rows that earlier clean-ups deleted; removed unless it was a dry run.
-        replaced: the files of current tables and of the cache of the log that nothing needs; removed likewise.
-        is_removed: whether the files were removed.
-        snapshots: the names of the snapshots of the ledger that no reader uses any more; removed unless a dry run.
+    No commit names the `files`, and the attempts `condemned` were not staged. Somebody holds the requests of the
+    attempts `held`, so their files stay, as do the `young` ones. `rows` are past their retention, by table and reason.
+    `expired` are files of rows that earlier clean-ups deleted, `replaced` those of current tables and of the cache of
+    the log that nothing needs, and `snapshots` those of the ledger that no reader uses any more. In a dry run, nothing
+    of this is removed (`is_removed`).
     """
 
     pipeline: str

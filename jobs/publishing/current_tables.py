@@ -6,12 +6,14 @@ made up for by the next one, and a second move to the same publication does noth
 that the ledger has lost is written anew.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from jobs.lake.damage import ADVICE, refuse_outage
+from jobs.lake.lake import CURRENT
 from jobs.ledger.publications import PublicationId, newest_id
 from jobs.planning.request_context import RequestContext
+from jobs.storage import names_in
 from windowlib.errors import HindcastError, StoreError
 
 MADE_AGAIN: Final = "Remove its directory; the next run, publication or rollback writes the table again"
@@ -22,6 +24,7 @@ class Current:
     """A current table: what it shows, and what it is to show by the view of the ledger (`newest`).
 
     `problem` tells why the log of the table cannot be read, and what to do; empty if it can. It shows nothing then.
+    `is_left` tells that the pipeline file does not name the table any more, so that no publication moves it.
     """
 
     table: str
@@ -29,16 +32,23 @@ class Current:
     shows: PublicationId
     newest: PublicationId
     problem: str = ""
+    is_left: bool = False
 
     @property
     def is_behind(self) -> bool:
-        """Whether it does not show the newest publication or rollback."""
-        return bool(self.problem) or self.shows != self.newest
+        """Whether it does not show the newest publication or rollback, or will not show the next one."""
+        return bool(self.problem) or self.is_left or self.shows != self.newest
 
     def to_json(self) -> dict[str, Any]:
         return {"table": self.table, "uri": self.uri, "shows": self.shows.seq or None, "behind": self.is_behind}
 
     def __str__(self) -> str:
+        if self.is_left:
+            return (
+                f"current table {self.table} is not in the pipeline file any more, so no publication moves it, and its "
+                f"readers see old rows: it shows {self.shows}. `hindcast clean` removes it later; or name it in "
+                "publish.current_tables again"
+            )
         if self.problem:
             return f"current table {self.table} cannot be read: {self.problem}"
         if not self.is_behind:
@@ -61,12 +71,20 @@ def damaged(uri: str, error: StoreError) -> str:
 
 
 def current_tables(work: RequestContext) -> tuple[Current, ...]:
-    """Return which publication each current table of the pipeline file shows.
+    """Return which publication each current table of the pipeline file shows, and each that has left the file.
 
     Raises:
         StoreError: the object store does not answer.
     """
-    return tuple(_current(work, name) for name in _names(work))
+    left = (replace(_current(work, name), is_left=True) for name in left_tables(work))
+    return (*(_current(work, name) for name in _names(work)), *left)
+
+
+def left_tables(work: RequestContext) -> tuple[str, ...]:
+    """Return the tables of which there is a current table that the pipeline file does not name any more."""
+    stored = names_in(work.lake.ledger(work.pipeline.name).rpartition("/")[0])
+    tables = {name.removeprefix(CURRENT) for name in stored if name.startswith(CURRENT)}
+    return tuple(sorted(tables.difference(_names(work))))
 
 
 def _names(work: RequestContext) -> tuple[str, ...]:
@@ -77,7 +95,7 @@ def _current(work: RequestContext, table: str) -> Current:
     from jobs.lake.plain_table import open_plain
     from jobs.lake.store import table_columns
 
-    uri = work.lake.table(work.pipeline.name, f"current_{table}")
+    uri = work.lake.table(work.pipeline.name, f"{CURRENT}{table}")
     plain, problem = None, ""
     try:
         plain = open_plain(uri)
@@ -108,16 +126,20 @@ def move_current_tables(work: RequestContext) -> None:
     from jobs.lake.durable_commits import sync_newest  # readers do not need it
     from jobs.publishing.table_move import move_table  # imports Arrow
 
-    try:
-        for current in current_tables(work):
+    errors: list[HindcastError] = []
+    for name in _names(work):
+        try:
+            current = _current(work, name)
             if current.problem:
                 raise StoreError(current.problem)
             if current.is_behind:
                 move_table(work, current.table, uri=current.uri)
             else:
                 sync_newest(current.uri)
-    except HindcastError as error:
+        except HindcastError as error:
+            errors.append(error)  # the other tables are moved all the same
+    if errors:
         raise StoreError(
             f"readers of the ledger of pipeline {work.pipeline.name} see its newest publication, but a current table "
-            f"was not moved to it: {error}. Run the same command again when the cause is gone"
-        ) from error
+            f"was not moved to it: {'; '.join(map(str, errors))}. Run the same command again when the cause is gone"
+        ) from errors[0]

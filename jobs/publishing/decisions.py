@@ -74,10 +74,8 @@ def rollback(
     """Show readers what they saw before a publication, and hold the chain until a person publishes or resumes.
 
     The publication is named by its ledger version, and must be the newest that is not rolled back. `by` is the person
-    and what they saw; None: `who`, without a comparison.
-
-    Returns:
-        The result. `changed` are the slices whose rows differ from what readers saw before.
+    and what they saw; None: `who`, without a comparison. `changed` of the result are the slices whose rows differ from
+    what readers saw before.
 
     Raises:
         RequestError: as `rollback_events` raises. Nothing was written.
@@ -131,8 +129,7 @@ def rollback_events(
 def resume(work: RequestContext, *, reason: str, who: str, by: By | None = None) -> Hold:
     """End the hold after a rollback: the schedule again replays and publishes the slices after the published head.
 
-    Returns:
-        The hold that has ended.
+    Returns the hold that has ended.
 
     Raises:
         RequestError: as `resume_events` raises. Nothing was written.

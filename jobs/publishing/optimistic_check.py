@@ -25,11 +25,9 @@ class OutdatedDecision(RequestError):  # noqa: N818
 class By:
     """Who decides.
 
-    Attributes:
-        who: the person, recorded in the ledger.
-        decision_id: identifies the decision. A second call with the same id finds that it has been made.
-        seen: the ledger that the person looked at. None: the decision is not compared with anything.
-        tells: whether the caller sends asset events for a publication, as a task of Airflow does.
+    `who` is recorded in the ledger. A second call with the same `decision_id` finds that the decision has been made.
+    `seen` is the ledger that the person looked at; None: the decision is not compared with anything. `tells`: the
+    caller sends asset events for a publication, as a task of Airflow does.
     """
 
     who: str

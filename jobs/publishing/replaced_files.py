@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from jobs.durations import UNIT_MS
+from jobs.lake.lake import CURRENT
 from jobs.lake.leftover_files import UPSTREAM, LakeFiles, LeftoverFile
 from jobs.planning.request_context import RequestContext, holders
+from jobs.publishing.current_tables import left_tables
 from jobs.reading.upstream_place import UpstreamPlace
 from windowlib.errors import HindcastError
 
@@ -26,15 +28,18 @@ def replaced_files(
     """Return the files of copies that nothing needs any more.
 
     Of a current table: a file that a commit of that age or older has replaced, and a file of a killed process, which no
-    commit names. Of the cache of a log that is a table of another pipeline: a file of that age that the log has not had
-    since that time. While a process works on a request of the pipeline, all files of the cache stay. A file of the
-    cache, or without a commit, stays for `writing_ms` in any case.
+    commit names; of one that the pipeline file does not name any more, all files, when the newest has that age. Of the
+    cache of a log that is a table of another pipeline: a file of that age that the log has not had since that time.
+    While a process works on a request of the pipeline, all files of the cache stay. A file of the cache, without a
+    commit, or of a table that the pipeline file does not name, stays for `writing_ms` in any case.
 
     Raises:
         StoreError: the lake or a table cannot be read.
         LedgerError: the ledger of the pipeline cannot be read.
     """
     listed, now_ms = files.listed_copies(), work.ledger.now_ms()
+    left = {f"{CURRENT}{table}" for table in left_tables(work)}
+    listed = [file for file in listed if file.table not in left]
     tables = sorted({file.table for file in listed} - {UPSTREAM})
     named, expired = files.named(tables), files.expired(tables, older_than_ms=older_than_ms)
     limit_ms = now_ms - max(older_than_ms, writing_ms)
@@ -42,7 +47,12 @@ def replaced_files(
     cached = [file for file in old if file.table == UPSTREAM]
     unneeded = {file.path for file in old if file.table != UPSTREAM and file.path not in named}
     unneeded |= expired | {file.path for file in _unneeded(work, cached, since_ms=limit_ms)}
-    return tuple(file for file in listed if file.path in unneeded)
+    whole = files.listed_below(left)
+    young = {file.table for file in whole if file.modified_ms > limit_ms}
+    return (
+        *(file for file in listed if file.path in unneeded),
+        *(file for file in whole if file.table not in young),
+    )
 
 
 def _unneeded(work: RequestContext, cached: Sequence[LeftoverFile], *, since_ms: int) -> list[LeftoverFile]:

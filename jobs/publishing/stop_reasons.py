@@ -7,7 +7,7 @@ from typing import Any
 
 from expectations import messages
 from jobs.ledger.view import LedgerView, Request, StagedRun
-from jobs.plain_text import counted, shortened
+from jobs.plain_text import counted, first_of, shortened
 from jobs.planning.chains import judged_runs
 from jobs.runs import SHOWN_DIGITS, CheckResult, Verdict
 from windowlib.records import tables
@@ -103,8 +103,7 @@ def what_to_do(verdicts: Iterable[Verdict]) -> str:
 
 def described(runs: Sequence[StagedRun]) -> str:
     """Return which slices fail and why, of the first runs, and how many more there are."""
-    more = f"; and {len(runs) - MAX_NAMED} more" if len(runs) > MAX_NAMED else ""
-    return f"{'; '.join(describe_stop(run) for run in runs[:MAX_NAMED])}{more}"
+    return first_of([describe_stop(run) for run in runs], MAX_NAMED, separator="; ")
 
 
 def _way_out(stopping: Sequence[StagedRun]) -> str:

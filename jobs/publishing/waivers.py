@@ -83,8 +83,9 @@ def waive_all(
         )
     if not waived:
         raise OutdatedDecision(
-            "this decision was made before, and a cancellation or a rollback has ended its waivers since. Decide again "
-            "if it is still needed"
+            "this decision was made before, and its waivers do not count any more: a cancellation or a rollback has "
+            "ended them, other checks have failed since, or a clean-up has removed the runs. Decide again if it is "
+            "still needed"
         )
     return tuple(view.runs.get(run_id, run) for run_id, run in waived.items())  # a clean-up may have removed its rows
 
@@ -197,14 +198,20 @@ def _waived_event(
 def request_to_publish(view: LedgerView, run: StagedRun) -> Request | None:
     """Return the request to publish after the waiver of its run; None if readers see the run.
 
-    An open request comes before a rolled back one, a candidate after the others, and a newer one before an older one.
+    An open request comes before a rolled back one, that of the newest judgement (if it failed) before the others, a
+    candidate after them, and a newer one before an older one.
     """
     run_id = run.result.run_id
     having = [request for request in view.open_requests() if run_id in judged_runs(view, request).values()]
     if not having and view.published.get(run.result.slice.slice_id) != run_id:
         rolled_back = filter(_is_rolled_back, view.requests.values())
         having = [request for request in rolled_back if run_id in judged_runs(view, request).values()]
-    return max(having, key=lambda request: (not request.is_candidate, request.opened_seq), default=None)
+    judged = run.judgement.request_id if run.judgement is not None and run.judgement.failed else None
+
+    def order(request: Request) -> tuple[bool, bool, int]:
+        return request.request_id == judged, not request.is_candidate, request.opened_seq
+
+    return max(having, key=order, default=None)
 
 
 def shown_by(view: LedgerView, run: StagedRun) -> str:

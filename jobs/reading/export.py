@@ -48,14 +48,10 @@ def export(
 ) -> Exported:
     """Write rows to a new file or directory, which appears when it is complete.
 
-    A process that is killed leaves a hidden file or directory beside the target, named `.<name>-….part`.
-
-    Args:
-        blocks: the rows. The memory is that of a block or two.
-        target: the path. There must be nothing, or for a Delta table an empty directory.
-        form: the format. In CSV, a column of structs, lists or bytes has JSON texts.
-        schema: the columns of the blocks.
-        notes: texts that the footer of a Parquet file, or the commit of a Delta table, stores.
+    A process that is killed leaves a hidden file or directory beside the target, named `.<name>-….part`. The memory is
+    that of a block or two. Where `target` is there must be nothing, or for a Delta table an empty directory. In CSV, a
+    column of structs, lists or bytes has JSON texts. The footer of a Parquet file, or the commit of a Delta table,
+    stores the `notes`.
 
     Raises:
         RequestError: the target exists, is a URI, or cannot be written.

@@ -52,12 +52,8 @@ def published_sql(view: PublishedView, *, relation: str, quote: Quote) -> str:
     A row replaces the row of its window before it if it repeats that row (mode 'accumulating') or withdraws it (kind
     'superseded' or 'retraction'). A row of mode 'discarding' adds to the rows before it. The rows of a window are
     ordered by slice, then by pane_index (which never restarts within a slice), then by position. With `all_panes` the
-    query returns every row.
-
-    Args:
-        view: keys, columns, and whether to return all panes.
-        relation: the quoted name of a relation with exactly the rows of the published attempts.
-        quote: the quoting function of the SQL dialect, `quote_duckdb` or `quote_spark`.
+    query returns every row. `relation` is the quoted name of a relation with exactly the rows of the published
+    attempts, and `quote` the quoting function of the SQL dialect.
     """
     columns = ", ".join(quote(column) for column in view.columns)
     if view.all_panes:
@@ -106,20 +102,12 @@ def read_published(
 ) -> "pa.Table":  # fmt: skip
     """Return the published windows of a pipeline.
 
-    A window is identified by its bounds and by the key columns of its run's spec.
-
-    Args:
-        lake: the lake.
-        pipeline: the name of the pipeline.
-        view: the ledger version that decides which runs are published.
-        all_panes: return every pane of every window, also superseded ones.
-        content_rows: compare the content of each row with its id if there are at most this many rows; None: always.
-        chosen: return the windows that it chooses; None: all. It chooses by key columns and `window_start` only,
-            because a window's pane must not be chosen without the panes that replace it.
-        columns: the columns to return, in this order; None: all columns of window_outputs without those of `HIDDEN`.
-
-    Returns:
-        The rows, ordered by window and key. Without a publication, a table without rows and columns.
+    A window is identified by its bounds and by the key columns of its run's spec. `view` decides which runs are
+    published. With `all_panes`, every pane of every window is returned, also superseded ones. The content of each row
+    is compared with its id if there are at most `content_rows`; None: always. `chosen` chooses windows by key columns
+    and `window_start` only, because a pane must not be chosen without the panes that replace it. `columns` are in this
+    order; None: all of window_outputs without those of `HIDDEN`. The rows are ordered by window and key. Without a
+    publication, the table has no rows and columns.
 
     Raises:
         StoreError: a file cannot be read, or the rows differ from those that were written. `StoredRuns.filtered` tells

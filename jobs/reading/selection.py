@@ -27,12 +27,9 @@ When = datetime | date | str
 class Selection:
     """The published rows that a reader asks for.
 
-    Attributes:
-        table: the table. Only the windows can be chosen by keys and starts.
-        keys: key column -> the values to return, of any collection but a text.
-        from_, to: return the windows whose start is in [from_, to). None is no bound. A global window has no start, so
-            it is in no range.
-        columns: the columns to return; None: all.
+    Only windows can be chosen by keys and starts. `keys` maps a key column to the values to return, of any collection
+    but a text. Windows start in [from_, to), in which a global window is not; None is no bound. `columns` are returned;
+    None: all.
     """
 
     table: str = WINDOW_OUTPUTS

@@ -28,14 +28,7 @@ from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.models.log import LogGrammar
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.upstream import SLICE_COLUMN, WINDOW_TIME
-from jobs.reading.published import (
-    KeyedRuns,
-    PublishedView,
-    published_runs,
-    published_sql,
-    quote_duckdb,
-    runs_by_keys,
-)
+from jobs.reading.published import KeyedRuns, PublishedView, published_runs, published_sql, quote_duckdb, runs_by_keys
 from jobs.reading.stored_rows import StoredRuns, of_attempts, run_attempt, statistics_digests
 from jobs.reading.stored_tables import spec_of, stored_table
 from windowlib.bounds import MAX_TIME_MS, MIN_TIME_MS
@@ -63,11 +56,10 @@ _TIMED: Final = ("tumbling", "sliding", "session", "dynamic_session")
 class UpstreamSlice:
     """What one slice of the log is made of.
 
-    Attributes:
-        run: the published run of the slice.
-        parts: the published runs whose rows are read: this run, and earlier ones that may have panes of its windows.
-        groups: the parts by their key columns. Panes of one window are in parts with the same key columns.
-        ends_ms: the slice has the windows that end after the first and up to the second instant; None: all rows.
+    `run` is the published run of the slice. `parts` are the published runs whose rows are read: this run, and earlier
+    ones that may have panes of its windows. `groups` are the parts by their key columns: panes of one window are in
+    parts with the same ones. The slice has the windows that end after the first and up to the second of `ends_ms`;
+    None: all rows.
     """
 
     run: StagedRun
@@ -110,9 +102,6 @@ def _bounds(lake: Lake, view: LedgerView, log: LogGrammar, *, runs: Sequence[Sta
 
     They are those of the statistics. After OPTIMIZE, the rows are read, because windows that are records of a slice
     must not become records of another one.
-
-    Raises:
-        StoreError: the table cannot be read.
     """
     assert log.pipeline is not None, "the log is a table of a pipeline"
     digests = statistics_digests(runs)

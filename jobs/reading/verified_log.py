@@ -113,10 +113,7 @@ def verify_log(lake: Lake, pipeline: Pipeline, view: LedgerView, *, span: Span) 
                 Finding(table=name, slice_id=slice_ids[file.path], attempt_id=None, file=file.path, what=str(problem))
             )
     return LogVerification(
-        files=len(covered) - unknown,
-        unknown=unknown,
-        removed=len(removed),
-        findings=(*findings, *others),
+        files=len(covered) - unknown, unknown=unknown, removed=len(removed), findings=(*findings, *others)
     )
 
 

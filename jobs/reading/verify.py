@@ -4,6 +4,7 @@ Readers check only the rows that they read. `verify` checks every row, without S
 is read (jobs.ledger.chain). `plan --verify` compares the event log with the records that the runs read.
 """
 
+import errno
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
@@ -32,6 +33,8 @@ from windowlib.records.row_ids import IdSum
 from windowlib.records.tables import STATE_TABLES
 
 _PLACE = ("slice_id", "attempt_id")
+_OF_THIS_PROCESS = (errno.EACCES, errno.EPERM, errno.EMFILE)
+"""The errors of a process that may not read a file, or not so many: the file need not be made again."""
 ROWS_AT_ONCE = 250_000
 """At most so many rows of a table are in memory at a time. A state of which ids need all rows of a key has more."""
 
@@ -137,6 +140,10 @@ def verify(
     for table in written_tables([*runs, *parts]):
         kept = [run for run in runs if not (table in STATE_TABLES and run_attempt(run) in view.removed_checkpoints)]
         kept += parts if table in STATE_TABLES else []
+        problem = _of_log(stored.lake.table(pipeline, table), table) if kept else None
+        if problem is not None:
+            findings.append(problem)
+            continue
         count, wrong = _compared(stored, table, kept, at_once=rows_at_once) if kept else (0, [])
         rows += count
         findings += wrong
@@ -165,16 +172,29 @@ def _compared(
             return rows.num_rows, list(findings)
     except HindcastError as error:
         refuse_outage(uri, error)
-        if f"{uri}/_delta_log/" in str(error):  # all runs have it, and each look for it reads the whole log
-            return 0, [Finding(table=table, file=None, what=str(error), **dict.fromkeys(_PLACE))]
         if len(runs) == 1:
             slice_id, attempt_id = run_attempt(runs[0], table)
-            is_own = f"attempt_id={attempt_id}" in str(error)  # else the log of the table is damaged
+            is_damaged = getattr(error.__cause__, "errno", None) not in _OF_THIS_PROCESS
+            is_own = is_damaged and f"attempt_id={attempt_id}" in str(error)  # else the table's log is damaged
             place = {"slice_id": slice_id, "attempt_id": attempt_id} if is_own else dict.fromkeys(_PLACE)
             return 0, [Finding(table=table, file=None, what=str(error), **place)]
     middle = len(runs) // 2
     halves = [_compared(stored, table, part, at_once=at_once) for part in (runs[:middle], runs[middle:])]
     return sum(count for count, _ in halves), [finding for _, wrong in halves for finding in wrong]
+
+
+def _of_log(uri: str, table: str) -> Finding | None:
+    """Return the damage of the log of a table, which all its runs have; None if it can be read.
+
+    Raises:
+        StoreError: the object store does not answer.
+    """
+    try:
+        records_of(uri, ())
+    except HindcastError as error:
+        refuse_outage(uri, error)
+        return Finding(table=table, file=None, what=str(error), **dict.fromkeys(_PLACE))
+    return None
 
 
 def _compared_in_batches(

@@ -67,16 +67,10 @@ def run_checks(
 ) -> list[tuple[CheckResult, ...]]:
     """Run every suite of a pipeline over the tables of the runs of a chunk.
 
-    Args:
-        suites: the suite file.
-        slice_ids: the slices of the runs, in the order of their numbers in the tables.
-        checked: each table that the suite file names: `window_outputs` and `late_records` (only the runs' own rows),
-            and `run` (`jobs.replay.checked_tables.run_rows`).
-        fail_on: the least severity that stops publication: critical, warning or info.
-        confirm: the results of compiled checks that Great Expectations confirms.
-
-    Returns:
-        For each slice, one result per check, in the order of the file.
+    `slice_ids` are in the order of their numbers in the tables. `checked` has each table that the suite file names:
+    `window_outputs` and `late_records` (only the runs' own rows), and `run` (`jobs.replay.checked_tables.run_rows`).
+    `fail_on` is the least severity that stops publication, and `confirm` tells which results of compiled checks Great
+    Expectations confirms. For each slice, there is one result per check, in the order of the file.
 
     Raises:
         InvariantBroken: a table that the file names was not passed.

@@ -167,7 +167,6 @@ class CommittedRows:
                 self._sums[ids_query(name, column)][slice_id,] = IdSum(int(count), xor, int(total))
 
     def rows(self, table: str) -> "pa.Table":
-        """Return all audited rows of a table that is small enough."""
         return self._kept[table] if table in self._kept else read_attempts(self.table_uri(table), self.own)
 
     def count(self, table: str) -> int:

@@ -126,11 +126,7 @@ def stored_sums(counted: Sums, is_full: tuple[bool, ...]) -> Sums:
     """Return what the tasks counted, with the rows of checkpoint tables as they will be stored."""
     sums: Sums = {}
     for (number, equation, term), ids in counted.items():
-        stored = {
-            CHANGED: term != tables.STATE_REMOVALS or not is_full[number],
-            KEPT: is_full[number],
-            PARTIAL: False,
-        }
+        stored = {CHANGED: term != tables.STATE_REMOVALS or not is_full[number], KEPT: is_full[number], PARTIAL: False}
         if stored.get(equation, True):
             place = number, ROWS if equation in stored else equation, term
             sums.setdefault(place, IdSum()).merge(ids)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from jobs.lake.arrow_sql import ArrowSql, plain_rows
 from jobs.lake.store import read_attempts
 from jobs.lake.table_files import Attempt
+from jobs.plain_text import first_of
 from jobs.replay.committed_rows import EDGES, REMOVED_EDGES, REMOVED_IDS, ROWS_PER_BATCH, ROWS_PER_TASK, CommittedRows
 from jobs.replay.tasks import LocalTasks, Tasks
 from jobs.runs import LAWS, CheckpointRef, CheckResult, Verdict
@@ -92,8 +93,7 @@ class Audit:
     def close(self) -> tuple[CheckResult, ...]:
         """Check every equation of every slice.
 
-        Returns:
-            One passed check per slice and equation.
+        Returns one passed check per slice and equation.
 
         Raises:
             AuditError: names the slice, the equation, both of its sides, and other equations that do not close.
@@ -298,9 +298,8 @@ def _spell(side: Sums) -> str:
 def _name(others: Sequence[_Tree]) -> str:
     if not others:
         return ""
-    named = ", ".join(f"{tree.equation} of slice {tree.slice_id}" for tree in others[:NAMED_AT_MOST])
-    more = len(others) - NAMED_AT_MOST
-    return f" Nor does that of the {named}{f' and {more:,} more' if more > 0 else ''}."
+    named = first_of([f"{tree.equation} of slice {tree.slice_id}" for tree in others], NAMED_AT_MOST)
+    return f" Nor does that of the {named}."
 
 
 def _passed(slice_id: str, equation: str) -> CheckResult:

@@ -150,9 +150,7 @@ class Pinned:
         parts = 0 if before is None else len(before.parts)
         full = (number for number in range(len(self.order.slices)) if (parts + number) % most == 0)
         return CheckpointRules(
-            full_rows=self.sizes.full_state_rows,
-            full_slices=frozenset(full),
-            changes_before=self.state_before.changes,
+            full_rows=self.sizes.full_state_rows, full_slices=frozenset(full), changes_before=self.state_before.changes
         )
 
 

@@ -76,14 +76,10 @@ def restart_before(
     """Return the warm-up after which the state before some slices equals that of a chain.
 
     None if the chain needs no warm-up: the slice before has a published run of the same spec, and its state is stored.
-
-    Args:
-        session: is started if the work needs it. None: no record is read.
-        work: the context.
-        slices: the first of them is the first slice whose rows are wanted.
-        beginning: the slice with which the chain begins without earlier records; None: the first one of the log.
-        state: the fingerprint of the wanted state, which is not stored. If it is that of the time alone, as at the
-            first slice of a warm-up, the chain begins with it at the first of the slices.
+    The first of `slices` is the first slice whose rows are wanted. Without a `session`, no record is read. `beginning`
+    is the slice with which the chain begins without earlier records; None: the first one of the log. `state` is the
+    fingerprint of the wanted state, which is not stored. If it is that of the time alone, as at the first slice of a
+    warm-up, the chain begins with it at the first of the slices.
 
     Raises:
         RequestError: nothing bounds how long a record matters to the pipeline's windows.

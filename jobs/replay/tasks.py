@@ -129,7 +129,6 @@ class LocalTasks:
 
     @property
     def shares_files(self) -> bool:
-        """Whether the tasks see the files of this machine."""
         return True
 
     def run(self, function: Callable[[Argument], Result], arguments: Sequence[Argument]) -> list[Result]:
@@ -139,13 +138,11 @@ class LocalTasks:
 
     @property
     def sharers(self) -> int:
-        """The number of threads of `share`."""
         import pyarrow as pa
 
         return max(self.cores, int(pa.cpu_count()))
 
     def share(self, function: Callable[[Argument], Result], arguments: Sequence[Argument]) -> list[Result]:
-        """Return the results, as `run` does."""
         return _in_threads(self.sharers, function, arguments)
 
 

@@ -66,11 +66,7 @@ def sample_lines(table: TableDifference) -> tuple[SampleLine, ...]:
             match=tuple((name, _text(value)) for name, value in sample.match.items()),
             place=sample.match,
             values=tuple(
-                (
-                    name,
-                    None if sample.before is None else _text(sample.before.get(name)),
-                    None if sample.after is None else _text(sample.after.get(name)),
-                )
+                (name, _value(sample.before, name), _value(sample.after, name))
                 for name in (sample.differs or _names(sample.before, sample.after, sample.match))
             ),
         )
@@ -82,6 +78,10 @@ def _names(*rows: Mapping[str, object] | None) -> list[str]:
     before, after, match = rows
     hidden = {*(match or {}), *_CIRCUMSTANCES}
     return [name for name in {**(before or {}), **(after or {})} if name not in hidden]
+
+
+def _value(row: Mapping[str, object] | None, name: str) -> str | None:
+    return None if row is None else _text(row.get(name))
 
 
 def _text(value: object) -> str:

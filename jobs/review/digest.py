@@ -21,21 +21,12 @@ from jobs.review.pages.state import held_slices
 class Digest:
     """The news of a pipeline.
 
-    Attributes:
-        since_ms: the time from which on the news count.
-        freshness: how far the pipeline is behind its schedule.
-        published: the slices that readers see now and did not see before.
-        restated: the slices of which readers see another run than before.
-        withdrawn: the slices that readers do not see any more.
-        records: the number of records that the runs of both have read.
-        late: the number of these records that were late.
-        held: each held slice with its failed checks.
-        failed: the runs that readers see with an error, or with a failed check that nobody has waived.
-        waits: what the schedule waits for; empty: for nothing.
-        unarrived: the slices that are due and not complete.
-        left_out: each stretch of slices before the head that readers do not see, and what replays it.
-        empty: the published slices without a record, of the new ones.
-        changed: the published slices whose input in the log is another one now.
+    The news count from `since_ms` on. Readers did not see the `published` slices before, saw another run of the
+    `restated` ones, and do not see the `withdrawn` ones any more. `records` were read by the runs of the first two,
+    `late` of them late. `failed` are the runs that readers see with an error, or with a failed check that nobody has
+    waived. `waits` is what the schedule waits for, and `unarrived` are the slices that are due and not complete.
+    `left_out` are stretches before the head that readers do not see, with what replays them. `empty` are new slices
+    without a record, and `changed` published ones whose input in the log is another one now.
     """
 
     since_ms: int

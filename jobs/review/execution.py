@@ -9,8 +9,7 @@ from jobs.lake.lake import Lake
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.plain_text import counted
 from jobs.planning.log_pin import pin_input
-from jobs.replay.chunk.eligibility import why_not_partials
-from jobs.replay.intake.chunk_log import ChunkLog
+from jobs.replay.intake.chunk_log import ChunkLog, why_not_partials
 from jobs.runs import Slice
 from windowlib.kernels.coverage import why_not
 

@@ -17,13 +17,13 @@ from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.files import pipeline_document
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import show_instant
-from jobs.plain_text import counted
+from jobs.plain_text import agreeing, counted, first_of
 from jobs.planning.spec_changes import in_one_sentence, spec_changes
 from jobs.reading.plain_values import plain, rows_of
 from jobs.reading.published import HIDDEN
 from jobs.reading.stored_rows import IDS, StoredRuns
 from jobs.reading.stored_tables import spec_of
-from jobs.review.explain_rows import Fate, duplicate, invalid, late, some, unassigned
+from jobs.review.explain_rows import MAX_WINDOWS, Fate, duplicate, invalid, late, unassigned
 from jobs.review.explain_windows import RecordWindows, record_time, windows_of
 from jobs.review.log_search import LogRecord, has_read, records_of, removed_records
 from jobs.review.record_ids import ids_by
@@ -96,16 +96,11 @@ def explain(
     """Return the fate of a record in the published runs; for slices without one, in the runs of open requests.
 
     If several records have the id, those of side tables come first: the others are in slice order after them.
-
-    Args:
-        lake: the lake.
-        pipeline: the spec of the chain. It finds the record. Its slice is explained with the spec of the slice's run.
-        record_id: the value of the column `log.record_id`. Without such a column, the hash of a record of a side table:
-            its `record_id` (16 hexadecimal digits), or its `record_hash` (a decimal number).
-        view: the ledger version.
-        locate: finds the position of an assigned record, which no table stores. Without it, the explanation has no
-            position.
-        only: the slices whose part of the log is searched; all when None. The view should have no others.
+    `pipeline` is the spec of the chain. It finds the record, and the spec of the slice's run explains the slice.
+    `record_id` is the value of the column `log.record_id`. Without such a column, it is the hash of a record of a side
+    table: its `record_id` (16 hexadecimal digits), or its `record_hash` (a decimal number). `locate` finds the position
+    of an assigned record, which no table stores. `only` are the slices whose part of the log is searched (None: all),
+    and the view should have no others.
 
     Raises:
         RequestError: the log has no such record, or has it in a slice that is not among `only`.
@@ -131,9 +126,6 @@ def _in_log(
     """Return the records of the log with an id that have none of the rows of side tables.
 
     If it cannot be searched, and there are rows, a sentence tells why.
-
-    Raises:
-        LogError, RequestError: as for `explain`, if there is no row.
     """
     if rows and not pipeline.log.record_id:
         return [], ""
@@ -313,7 +305,7 @@ def _from_log(
     when = happened.problem if happened.ms is None else show_instant(happened.ms)
     sentence = (
         f"Record {record_id} is assigned: it happened at {when} and arrived in slice "
-        f"{slice_id}, in time for {_windows_word(spec)} of {key}. "
+        f"{slice_id}, in time for {'the function' if spec.windows is None else 'its windows'} of {key}. "
         f"{_windows_text(windows, last=[*same_keys][-1]) or _no_windows_text(spec)}."
     )
     details = {
@@ -379,14 +371,8 @@ def _windows_text(windows: RecordWindows, *, last: str) -> str:
 
 
 def _counted(windows: Sequence[str], what: str) -> str:
-    single = len(windows) == 1
-    return (
-        f"{len(windows)} {'window' if single else 'windows'} {what.format('is' if single else 'are')}: {some(windows)}"
-    )
-
-
-def _windows_word(pipeline: Pipeline) -> str:
-    return "the function" if pipeline.windows is None else "its windows"
+    happened = what.format(agreeing(len(windows), "are"))
+    return f"{counted(len(windows), 'window')} {happened}: {first_of(windows, MAX_WINDOWS)}"
 
 
 def _no_windows_text(pipeline: Pipeline) -> str:

@@ -1,12 +1,12 @@
 """Tells the fate of a record of a side table in sentences, from its row there."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from jobs.durations import format_duration, human_duration
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import show_instant
-from jobs.plain_text import counted
+from jobs.plain_text import counted, first_of
 from jobs.reading.plain_values import shown_interval
 
 MAX_WINDOWS = 4
@@ -22,7 +22,7 @@ def late(pipeline: Pipeline, record_id: str, row: Mapping[str, Any]) -> tuple[Fa
     which = "its only window" if len(windows) == 1 else f"all its {counted(len(windows), 'window')}"
     if not row["missed_all"]:
         which = f"{len(windows)} of its windows"
-    missed = f"for {which}: {some(windows)}" if windows else "for any window"
+    missed = f"for {which}: {first_of(windows, MAX_WINDOWS)}" if windows else "for any window"
     sentence = (
         f"Record {record_id} is late: it happened at {show_instant(row['event_time_ms'])}. When it arrived (slice "
         f"{row['slice_id']}, place {row['rank'] + 1:,}), {_met_watermark(row)} {missed}. {_tolerance(pipeline)} "
@@ -93,9 +93,3 @@ def duplicate(pipeline: Pipeline, record_id: str, row: Mapping[str, Any]) -> tup
         "duplicate is in no window and did not change the watermark. duplicate_records stores it with all its columns."
     )
     return "duplicate", sentence
-
-
-def some(windows: Sequence[str]) -> str:
-    """Return the first windows as one text, and how many more there are."""
-    more = len(windows) - MAX_WINDOWS
-    return ", ".join(windows[:MAX_WINDOWS]) + (f" and {more} more" if more > 0 else "")

@@ -54,14 +54,9 @@ def windows_of(
 ) -> RecordWindows:  # fmt: skip
     """Return the windows of a record.
 
-    Windows without bounds in time (global and count windows, Storm's queues) are not included.
-
-    Args:
-        lake: the lake.
-        pipeline: the spec.
-        record: column -> value. The record must be valid, so that its time can be read.
-        runs: slice -> run, in slice order. The state after the last run has the open windows.
-        unpublished: the slices whose panes change what readers will see, and not what they see.
+    Windows without bounds in time (global and count windows, Storm's queues) are not included. `record` maps a column
+    to its value; its time can be read. `runs` maps a slice to its run, in slice order. The state after the last run has
+    the open windows. The panes of `unpublished` slices change what readers will see, and not what they see.
     """
     at_ms = record_time(_windowed_by(pipeline), record).ms
     if at_ms is None:
@@ -146,16 +141,12 @@ def open_windows(
 ) -> set[Interval]:  # fmt: skip
     """Return the bounds of the windows that are open in a checkpoint, have the key of a record, and fulfil `holds`."""
     keys = pipeline.log.key_columns
-    opened = set()
     columns = [*keys, "window_start_ms", "window_end_ms"]
     rows = read_checkpoint(
         lambda name: lake.table(pipeline.name, name), checkpoint.attempts, WINDOW_STATE, columns=columns
     )
-    for row in _of_key(rows, keys, record):
-        bounds = row["window_start_ms"], row["window_end_ms"]
-        if holds(*bounds):
-            opened.add(bounds)
-    return opened
+    windows = {(row["window_start_ms"], row["window_end_ms"]) for row in _of_key(rows, keys, record)}
+    return {bounds for bounds in windows if holds(*bounds)}
 
 
 def _of_key(rows: "pa.Table", keys: Sequence[str], record: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -171,9 +162,9 @@ def _of_key(rows: "pa.Table", keys: Sequence[str], record: Mapping[str, Any]) ->
 
 
 def _heir(bounds: Interval, windows: set[Interval]) -> Interval | None:
-    """Return the smallest window that contains these bounds; None without around_it."""
-    around = [around_it for around_it in windows if around_it[0] <= bounds[0] and bounds[1] <= around_it[1]]
-    return min(around, key=lambda around_it: around_it[1] - around_it[0], default=None)
+    """Return the smallest window that contains these bounds; None without one."""
+    around = [window for window in windows if window[0] <= bounds[0] and bounds[1] <= window[1]]
+    return min(around, key=lambda window: window[1] - window[0], default=None)
 
 
 def _windowed_by(pipeline: Pipeline) -> TimeColumn:

@@ -112,9 +112,7 @@ def asset_uri(pipeline: str) -> str:
 def in_airflow(path: str, *, base_url: str = "") -> str:
     """Return the address at which Airflow's interface shows a page in its frame.
 
-    Args:
-        path: a path of this module.
-        base_url: the address of Airflow, such as `https://airflow.example.com`. Empty: the result is a path.
+    `path` is one of this module, and `base_url` the address of Airflow. Without it, the result is a path.
     """
     return f"{base_url.rstrip('/')}{FRAME}{path}"
 

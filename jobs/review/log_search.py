@@ -101,13 +101,7 @@ def records_of(
 ) -> list[LogRecord]:
     """Return the records of the log with an id, in slice order: at most `MOST_RECORDS`.
 
-    Args:
-        lake: the lake.
-        pipeline: the pipeline.
-        record_id: the id of the record.
-        view: the ledger, which has digests of the log's files.
-        only: the slices to search; None: all.
-        version: the version of the log; None: the newest.
+    `only` are the slices to search (None: all), and `version` is that of the log (None: the newest).
 
     Raises:
         RequestError: the log has no such record, or has it in a slice that is not among `only`, or the pipeline names

@@ -43,7 +43,7 @@ HELP: Final[Mapping[str, str]] = {
     "proposed_restatements": "Proposed restatements and late repairs that wait to be replayed or declined.",
     "failed_requests": "Open requests whose newest attempt failed.",
     "rolled_back": "1 if a rollback holds the schedule until a person publishes or resumes, else 0.",
-    "behind_current_tables": "Current tables that do not show the newest publication, or are damaged.",
+    "behind_current_tables": "Current tables that do not show the newest publication, are damaged, or left the file.",
     "newest_publication_age_seconds": "Seconds since readers saw a change.",
     "newest_watermark_seconds": "Watermark of the last published slice, in seconds since 1970.",
     "newest_publication_slices": "Slices that the newest publication changed that is not rolled back.",
@@ -119,7 +119,5 @@ def _work(runs: Iterable[StagedRun]) -> Iterator[tuple[str, float]]:
     if seconds > 0:
         yield "newest_publication_records_per_second", records / seconds
     if records:
-        yield "newest_publication_late_ratio", sum(run.result.counts.late for run in done) / records
-        yield "newest_publication_invalid_ratio", sum(run.result.counts.invalid for run in done) / records
-        yield "newest_publication_filtered_ratio", sum(run.result.counts.filtered for run in done) / records
-        yield "newest_publication_duplicate_ratio", sum(run.result.counts.duplicate for run in done) / records
+        for fate in ("late", "invalid", "filtered", "duplicate"):
+            yield f"newest_publication_{fate}_ratio", sum(getattr(run.result.counts, fate) for run in done) / records

@@ -11,7 +11,7 @@ from jobs.lake.log_match import Match, match_input
 from jobs.ledger.events import LedgerEvent
 from jobs.ledger.looks import verified_event
 from jobs.ledger.seen_log import known_log
-from jobs.plain_text import agreeing, counted
+from jobs.plain_text import agreeing, counted, first_of
 from jobs.planning.log_pin import pin_input
 from jobs.planning.plan import Plan
 from jobs.planning.request_context import RequestContext
@@ -19,7 +19,7 @@ from jobs.planning.steps import Step
 from jobs.replay.chunk.log_bytes import check_log_bytes
 from jobs.replay.intake.chunk_log import ChunkLog
 from jobs.replay.stages.counted import counted_log, reading_tasks, slice_inputs
-from jobs.runs import RunResult, Sighting
+from jobs.runs import Sighting
 from jobs.spark.lazy_session import LazySession
 
 RECORDS_PER_JOB = 5_000_000
@@ -48,11 +48,11 @@ class Verification:
         skipped = f"; {skips:,} {agreeing(skips, 'have')} no run of this spec to be compared with" if skips else ""
         if not self.different:
             return f"{compared}{skipped}."
-        told = [f"{compared}{skipped}. In {_some(self.different)} the log holds other records than the run read."]
+        told = [f"{compared}{skipped}. In {first_of(self.different, 5)} the log holds other records than the run read."]
         if self.damaged:
             told.append(
-                f"In {_some(self.damaged)} it has the same files: one of them was damaged or exchanged, before the run "
-                "or since. Restore it and verify again."
+                f"In {first_of(self.damaged, 5)} it has the same files: one of them was damaged or exchanged, before "
+                "the run or since. Restore it and verify again."
             )
         return " ".join([*told, "If the log is right as it is, run the slices again."])
 
@@ -62,18 +62,15 @@ def verify_inputs(
 ) -> Verification:
     """Compare the log's records with what the runs of a plan read, by the fingerprint that the replay makes.
 
-    Args:
-        session: is started if the work needs it.
-        work: the pipeline, lake and ledger of the plan.
-        planned: whose slices are compared.
-        who: recorded with what is found.
-        records_per_job: how many records are read together, about; at least one slice is.
+    The session is started if the work needs it. `who` is recorded with what is found. About `records_per_job` records
+    are read together, and at least one slice.
 
     Raises:
         LogError: a file is damaged, as for a replay.
         SpecError: as for a replay; or the pipeline has derived columns or a filter.
     """
-    compared = [step for step in planned.steps if step.run and _is_of(planned, step.run.result)]
+    spec = planned.spec_fingerprint
+    compared = [step for step in planned.steps if step.run and step.run.result.spec_fingerprint == spec]
     different, damaged = list[str](), list[str]()
     for steps in _jobs(compared, records_per_job):
         events: list[LedgerEvent] = []
@@ -97,10 +94,6 @@ def verify_inputs(
 
 def _record(work: RequestContext, events: Sequence[LedgerEvent]) -> None:
     work.ledger.write(lambda _view: events)
-
-
-def _is_of(planned: Plan, result: RunResult) -> bool:
-    return result.spec_fingerprint == planned.spec_fingerprint
 
 
 def _jobs(steps: Sequence[Step], most: int) -> Iterator[list[Step]]:
@@ -145,8 +138,3 @@ def _said(step: Step, sighting: Sighting) -> Match:
     """Return what the ledger said of the records before this sighting, by the files of the log."""
     assert step.run is not None, "only steps with a run are compared"
     return match_input(step.run.sightings, sighting.log)
-
-
-def _some(names: Sequence[str], most: int = 5) -> str:
-    more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")

@@ -35,7 +35,7 @@ def code_archive(root: Path = ROOT, directory: Path = ARCHIVES) -> Path:
     """
     members = sorted(_members(root))
     name = f"hindcast-{_content_hash(members)}.zip"
-    if (directory / name).is_file():
+    if os.access(directory / name, os.R_OK):  # not the file of another user
         return directory / name
     try:
         directory.mkdir(parents=True, exist_ok=True)

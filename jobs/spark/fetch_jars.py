@@ -35,7 +35,6 @@ class JarSet:
 
     @property
     def log(self) -> Path:
-        """The file with Ivy's output."""
         return CACHE / f"{self.directory.parent.name}.log"
 
 

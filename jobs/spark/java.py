@@ -9,7 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 
 JAVA_VERSION = 17
-_JVM_DIRECTORIES = (Path("/usr/lib/jvm"), Path("/usr/java"), Path("/opt"), Path.home() / ".sdkman/candidates/java")
+_SDKMAN = os.path.expanduser("~/.sdkman/candidates/java")  # noqa: PTH111 - Path.home() fails for a user without one
+_JVM_DIRECTORIES = (Path("/usr/lib/jvm"), Path("/usr/java"), Path("/opt"), Path(_SDKMAN))
 
 
 class JavaNotFound(Exception):  # noqa: N818  (not a HindcastError: windowlib is not installed yet)

@@ -4,6 +4,7 @@ Tasks need a context only. A session adds SQL and Delta to it, for DataFrames. T
 """
 
 import os
+import re
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -17,12 +18,14 @@ from jobs.spark.java_options import OPTIMISE_FROM, class_path_option, find_archi
 from jobs.spark.object_storage import object_storage
 from jobs.spark.private_dir import private_directory
 from jobs.spark.submit import are_on_class_path, is_on_this_machine
+from windowlib.errors import RequestError
 
 if TYPE_CHECKING:
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
 DEFAULT_MASTER = "local[*]"
+_MASTER = re.compile(r"local(\[(\*|[1-9]\d*)(\s*,\s*\d+)?\])?|local-cluster\[.+\]|yarn|\w+://.+")
 COMPARE_PAGES = "parquet.page.verify-checksum.enabled"
 """The setting of Hadoop, or of a session, with which DataFrames refuse a damaged page. By default it is read."""
 _CONF = {
@@ -147,11 +150,19 @@ def _without_warnings_of_pandas() -> Iterator[None]:
 
 
 def chosen_master(master: str | None = None) -> str:
-    """Return the Spark master of this process: the given one, else as `spark_session` says. No session is started."""
-    if master:
-        return master
-    submitted = _submitted().get("spark.master", None) if _RUNNING_JVM in os.environ else None
-    return submitted or os.environ.get("HINDCAST_MASTER") or DEFAULT_MASTER
+    """Return the Spark master of this process: the given one, else as `spark_session` says. No session is started.
+
+    Raises:
+        RequestError: Spark knows no such master. It would end with the call stack of its JVM.
+    """
+    submitted = _submitted().get("spark.master", None) if _RUNNING_JVM in os.environ and not master else None
+    chosen = master or submitted or os.environ.get("HINDCAST_MASTER") or DEFAULT_MASTER
+    if _MASTER.fullmatch(chosen) is None:
+        raise RequestError(
+            f"the Spark master (--master, or HINDCAST_MASTER) is {chosen!r}; allowed are local, local[4], local[*], "
+            "yarn, and URLs such as spark://HOST:7077 and k8s://https://HOST:6443"
+        )
+    return chosen
 
 
 def _submitted() -> "SparkConf":

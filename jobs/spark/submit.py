@@ -26,12 +26,9 @@ def submit_settings(master: str, *, records: int | None = None, may_read: Sequen
 
     On this machine, Delta's jars are on the class path: Spark then copies no jar, and the class archive covers Delta.
     Spark sends the jars to the executors of a cluster (`spark://…`, `k8s://…`, `yarn`), except jars that each Spark has
-    itself. JVMs there have Spark's defaults. The session sends the code (`jobs.spark.code_archive`).
-
-    Args:
-        master: the URL of the master, such as `local[*]`.
-        records: about how many records the program reads; None if unknown.
-        may_read: the places that its DataFrames will perhaps read, see `object_storage`.
+    itself. JVMs there have Spark's defaults. The session sends the code (`jobs.spark.code_archive`). `records` is about
+    how many records the program reads; None if unknown. `may_read` are the places that its DataFrames will perhaps
+    read, see `object_storage`.
     """
     jars, own, further = delta_jars(), spark_jars(), object_storage((), may_read=may_read).jars
     path = class_path_option(jars, own) if is_on_this_machine(master) else None

@@ -54,9 +54,11 @@ REGISTERING: Final = (
 
 @cache
 def trees() -> dict[str, ast.Module]:
-    """Return module -> its syntax tree."""
+    """Return module -> its syntax tree, with that of its stub."""
     return {
-        ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): ast.parse(file.read_text())
+        ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): ast.parse(
+            "\n".join(own.read_text() for own in (file, file.with_suffix(".pyi")) if own.exists())
+        )
         for package in PACKAGES
         for file in sorted((ROOT / package).rglob("*.py"))
     }

@@ -155,6 +155,7 @@ class Stub:
 
 
 class TestSeats:
+    @pytest.mark.slow
     def test_a_seat_answers_each_line(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(contestants, "PLACES", {"stub": "tests.bench.test_quick:Stub"})
         questions = [{"do": "prepare", "job": JOB.to_json()}, {"do": "run"}, {"do": "check"}, {"do": "dance"}]

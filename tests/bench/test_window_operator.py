@@ -7,6 +7,7 @@ import pytest
 from bench import window_operator as bench
 
 
+@pytest.mark.slow
 def test_every_case_is_measured_and_its_panes_are_right() -> None:
     figures = bench.measure(count=3_000, timers=2_000, rounds=2)
     assert [figure.name for figure in figures] == [*(case.name for case in bench.CASES), "timers"]

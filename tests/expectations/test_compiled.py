@@ -38,6 +38,7 @@ def compiled_outcomes(suite: Suite, table: ArrowSlices, monkeypatch: pytest.Monk
     return [{one.index: one for one in outcomes if one.exception is None} for outcomes in found]
 
 
+@pytest.mark.slow
 def test_compiled_checks_give_the_outcomes_of_great_expectations_on_random_tables(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -59,6 +59,7 @@ def no_great_expectations(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slices, "_ask", lambda rest, *_: [left_to_great_expectations(check) for check in rest.checks])
 
 
+@pytest.mark.slow
 def test_outcomes_depend_neither_on_the_cuts_into_batches_nor_on_other_slices() -> None:
     for seed in seeds(25):
         chance = random.Random(seed)
@@ -70,6 +71,7 @@ def test_outcomes_depend_neither_on_the_cuts_into_batches_nor_on_other_slices() 
         assert slices.check_slices(suite, CutTable(table, 1000, only)) == [whole[number] for number in only]
 
 
+@pytest.mark.slow
 def test_equal_hashes_of_different_rows_change_no_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
     kinds = ("expect_column_values_to_be_unique", "expect_compound_columns_to_be_unique")
     for seed in seeds(25):

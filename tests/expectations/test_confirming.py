@@ -211,6 +211,7 @@ for confirm, counts in (
 """
 
 
+@pytest.mark.slow
 def test_great_expectations_is_imported_only_if_it_is_asked() -> None:
     """Its import takes 6 s, so this test refuses the import."""
     done = subprocess.run([sys.executable, "-c", CODE], check=True, cwd=ROOT, capture_output=True, text=True)

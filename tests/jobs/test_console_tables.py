@@ -87,6 +87,7 @@ def _letters(text: str) -> set[str]:
     return set(re.sub(r"\s", "", text))
 
 
+@pytest.mark.slow
 def test_long_tables_are_printed_in_linear_time(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,6 +53,20 @@ def test_output_that_cannot_be_written_is_a_failure() -> None:
     assert run("end_process(2)", to="/dev/full") == (2, "")
 
 
+@pytest.mark.slow
+def test_streams_that_the_caller_has_closed_are_no_error() -> None:
+    """Defect: `hindcast publish >&-` published, and ended with a call stack and status 1."""
+    code = """
+sys.stdin = sys.stdout = None
+os.closerange(0, 2)
+from jobs.console import open_missing_streams
+open_missing_streams()
+assert (sys.stdin.fileno(), sys.stdout.fileno()) == (0, 1) and os.get_inheritable(1) and not sys.stdin.read()
+end_process(0)
+"""
+    assert run(code) == (0, "")
+
+
 def test_output_that_the_locale_cannot_write_is_escaped() -> None:
     """Defect: `hindcast --help` was "a bug in Hindcast" with the encoding latin-1, and `publish` failed afterwards."""
     done = subprocess.run(

@@ -5,8 +5,13 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from jobs import processes
+from jobs.ledger.leases import _holder, is_alive, this_process
 from jobs.processes import ProcessRef, end_session, process, session_members
 
 SLEEP = "import time; time.sleep(60)"
@@ -43,6 +48,15 @@ def test_a_pid_with_another_start_time_is_another_process() -> None:
 def test_a_pid_that_no_process_has_gives_none() -> None:
     assert process(2**22 + 1) is None
     assert not ProcessRef(pid=2**22 + 1, start_ticks=1).is_alive()
+
+
+def test_a_process_that_proc_does_not_show_may_hold_its_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Defect: with hidepid=2, a request on which a process of another user worked looked abandoned."""
+    holder = this_process()
+    monkeypatch.setattr(processes, "_stat", lambda _pid: None)
+    assert is_alive(holder) is None
+    assert is_alive(replace(holder, pid=2**22 + 1)) is False
+    assert _holder.__wrapped__(holder.pid) == replace(holder, start_ticks=0), "a command works without /proc"
 
 
 def test_the_start_time_is_the_kernels() -> None:

@@ -38,7 +38,10 @@ def test_amazons_store_needs_no_variable() -> None:
         "retry_timeout": "120000ms",
         "max_retries": "1000",
         "backoff_config.max_backoff": "5s",
+        # Defect: at an endpoint of another store, deltalake read no profile and asked the metadata service.
+        "AWS_FORCE_CREDENTIAL_LOAD": "true",
     }
+    assert "AWS_FORCE_CREDENTIAL_LOAD" not in StorageSettings.read(SECRETS).for_delta("bucket")
 
 
 def test_the_endpoint_of_s3_comes_before_that_of_all_services() -> None:

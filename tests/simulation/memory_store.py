@@ -206,7 +206,7 @@ class SharedLedger(Ledger):
         self._history = UNREAD
 
     @override
-    def _read(self, *, after: int) -> None:
+    def _read(self, *, after: int, saves: bool = True) -> None:
         store = self._store
         assert isinstance(store, MemoryStore), "processes of one world share a table in memory"
         try:

@@ -62,7 +62,7 @@ def _kinds() -> Iterator[Kind]:
     instants = (None, datetime(1900, 1, 1, 0, 0, 0, 1, UTC), EPOCH, datetime(2262, 4, 11, 23, 47, 17, tzinfo=UTC))
     yield Kind(name="timestamp", arrow=pa.timestamp("us", "UTC"), values=instants, time="instant")
     local = [one and one.replace(tzinfo=None) for one in instants]
-    yield Kind(name="timestamp_ntz", arrow=pa.timestamp("us"), values=local, orders=False, is_key=False, time="local")
+    yield Kind(name="timestamp_ntz", arrow=pa.timestamp("us"), values=local, is_key=False, time="local")
     texts = (None, "", " ", "a", "A", "ä", "a\u0308", "🧨", "\x00", "￿", "z" * 300)
     yield Kind(name="string", arrow=pa.string(), values=texts, time="text")
     yield Kind(

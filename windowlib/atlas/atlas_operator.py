@@ -273,11 +273,9 @@ class AtlasOperator:
             self._tallies.add(term, edges_of(part))
 
     def next_event_timer_ms(self) -> int | None:
-        """Return the lowest watermark that closes a window, or None."""
         return self._open.next_ms() if self._is_event_time else None
 
     def next_processing_timer_ms(self) -> int | None:
-        """Return the earliest time of the clock that closes a window, or None."""
         return None if self._is_event_time else self._open.next_ms()
 
     def drain(self) -> list[Output]:

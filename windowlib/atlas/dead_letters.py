@@ -44,13 +44,9 @@ class DeadLetterWriter:
     ) -> dict[str, str]:
         """Return the row of a dead letter: one column with its JSON text.
 
-        Args:
-            document: the document as it was when it failed.
-            stage: the stage that could not process it.
-            reason: the reason of the failure.
-            meta: the stream's metadata, with the window if the document was in a window.
-            clock_ms: the replay's clock or, in a log without a clock, the start of the slice.
-            missed: the closed windows of a late document.
+        `document` is as it was when it failed at `stage`. `meta` is the stream's metadata, with the window if the
+        document was in a window. `clock_ms` is the replay's clock or, in a log without a clock, the start of the slice.
+        `missed` are the closed windows of a late document.
         """
         letter: Document = {
             "_stream_meta": meta,

@@ -13,13 +13,10 @@ IDLE_READINGS: Final = ("after_end", "after_both")
 class AtlasProfile:
     """The semantics of the open points. The defaults are the profile strict.
 
-    Args:
-        name: the name of the profile.
-        idle_reading: the time at which an idle source closes a window. 'after_end': the time-out begins when the
-            window's end has passed and the source is idle (Atlas's page on windows). 'after_both': the source was idle
-            for the whole time-out, and the window's end has passed (Atlas's pages on the stages).
-        dead_letters_partly_late: if true, a document that missed some of its windows and is in others is also a dead
-            letter.
+    `idle_reading` tells when an idle source closes a window. 'after_end': the time-out begins when the window's end has
+    passed and the source is idle (Atlas's page on windows). 'after_both': the source was idle for the whole time-out,
+    and the window's end has passed (Atlas's pages on the stages). If `dead_letters_partly_late`, a document that missed
+    some of its windows and is in others is also a dead letter.
     """
 
     name: str

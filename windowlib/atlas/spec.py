@@ -83,12 +83,9 @@ class AtlasSpec:
     ) -> "AtlasSpec":
         """Return the spec of a window stage in Atlas's notation.
 
-        Args:
-            stage: `{"$tumblingWindow": {...}}`, `$hoppingWindow` or `$sessionWindow`.
-            columns: the log's columns and their Spark types, in the order of the document's fields.
-            source: the supported options of `$source`: tsFieldName, partitionIdleTimeout.
-            profile: the semantics of the points that the documentation of Atlas leaves open.
-            letters: the writer of dead letters.
+        The stage is `{"$tumblingWindow": {...}}`, `$hoppingWindow` or `$sessionWindow`. `columns` are the log's columns
+        and their Spark types, in the order of the document's fields. `source` has the supported options of `$source`:
+        tsFieldName, partitionIdleTimeout.
 
         Raises:
             SpecError: a part is not valid. The message has its path in the stage, what was found and what is allowed.
@@ -138,7 +135,6 @@ class AtlasSpec:
         return AtlasOperator(self._windowing(), groups)
 
     def state_rules(self) -> StateRules:
-        """Return the rules of open windows of documents."""
         windows, grid = self.windows, None
         if isinstance(windows, Hopping):
             grid = (windows.size_ms, windows.hop_ms, windows.offset_ms)
@@ -154,11 +150,8 @@ class AtlasSpec:
         )
 
     def driver(self) -> AtlasDriver:
-        """Return a fresh driver of the watermark."""
         return AtlasDriver(
-            windows=self.windows,
-            profile=self.profile,
-            partition_idle_timeout_ms=self.source.partition_idle_timeout_ms,
+            windows=self.windows, profile=self.profile, partition_idle_timeout_ms=self.source.partition_idle_timeout_ms
         )
 
     def _windowing(self) -> Windowing:

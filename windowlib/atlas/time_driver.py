@@ -65,7 +65,6 @@ class AtlasDriver:
             self._on_partition(arrival)
 
     def next_deadline_ms(self) -> int | None:
-        """Return the earliest idle time-out of an open window or a partition, or None."""
         deadlines = [*self._partition_deadlines().values()]
         if self._ends:
             deadlines.append(self._deadline(self._ends[0]))
@@ -101,7 +100,6 @@ class AtlasDriver:
         return rows
 
     def restore(self, rows: Iterable[SourceRow]) -> None:
-        """Set the state from a snapshot. The driver must be fresh."""
         for row in rows:
             if row.source == ALL_SOURCES:
                 self.watermark_ms = MIN_TIME_MS if row.watermark_ms is None else row.watermark_ms

@@ -1,7 +1,5 @@
 """Composite triggers: those without parts, and those that are made of other composite triggers."""
 
-# mypy: disable-error-code="explicit-override"
-# The core needs the standard library only, and Python 3.11's has no typing.override.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final

@@ -7,24 +7,12 @@ contains the states of its parts by their names. So the trigger state of one win
 Source: the Beam model (Akidau et al., The Dataflow Model, 2015); docs/reference/beam.md.
 """
 
-# mypy: disable-error-code="explicit-override"
-# The core needs the standard library only, and Python 3.11's has no typing.override.
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from windowlib.bounds import Window
 from windowlib.records.records import Record
-from windowlib.triggers.protocol import (
-    CONTINUE,
-    FINISH,
-    FINISHED,
-    FIRE,
-    PURGE,
-    Trigger,
-    TriggerContext,
-    TriggerResult,
-)
+from windowlib.triggers.protocol import CONTINUE, FINISH, FINISHED, FIRE, PURGE, Trigger, TriggerContext, TriggerResult
 
 State = dict[str, Any]
 """The state of one composite and its parts for one window."""

@@ -63,13 +63,18 @@ def one_array(array: pa.Array | pa.ChunkedArray) -> pa.Array:
 def with_fields(values: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return a column as a type. The fields of a struct, at any depth, are found by name; other fields are left out.
 
+    A field that the column lacks is null.
+
     Raises:
-        KeyError, pa.ArrowException: the column lacks a field, or has a value that the type cannot hold.
+        pa.ArrowException: the column has a value that the type cannot hold.
     """
     if values.type == kind or not (pa.types.is_struct(kind) and pa.types.is_struct(values.type)):
         return values.cast(kind)
     flat = dict(zip((field.name for field in values.type), values.flatten(), strict=True))
-    fields = [with_fields(flat[field.name], field.type) for field in kind]
+    fields = [
+        with_fields(flat[field.name], field.type) if field.name in flat else pa.nulls(len(values), field.type)
+        for field in kind
+    ]
     return pa.StructArray.from_arrays(fields, fields=list(kind), mask=values.is_null())
 
 

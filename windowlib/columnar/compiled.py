@@ -74,9 +74,7 @@ class CompiledLoops:
     def __init__(self, *, after_words: int = AFTER_WORDS, load: Callable[[], "Loops | None"] = load_loops) -> None:
         """Start without loops.
 
-        Args:
-            after_words: how many words numpy hashes before the loops are loaded.
-            load: loads the loops, or returns None where they cannot be used.
+        numpy hashes `after_words` words before the loops are loaded. `load` returns None where they cannot be used.
         """
         self.after_words = after_words
         self._load = load

@@ -55,14 +55,10 @@ class Executor(Protocol):
         """
 
     def process(self, records: pa.RecordBatch) -> Emission:
-        """Process records of the current slice in log order, and the steps before each of them.
+        """Process records of the current slice in log order, and the steps before each; return the rows they caused.
 
-        Args:
-            records: `sequence, rank, event_time_ms, record_hash` (int64), the key columns `k0, k1 ..`, and the columns
-                of `ValueLayout.read()` as `v0, v1 ..`.
-
-        Returns:
-            The rows that the records and steps caused. Rows that are not ready may come with a later call.
+        The columns are `sequence, rank, event_time_ms, record_hash` (int64), the key columns `k0, k1 ..`, and those of
+        `ValueLayout.read()` as `v0, v1 ..`. Rows that are not ready may come with a later call.
         """
 
     def end_slice(self) -> Emission:
@@ -71,8 +67,7 @@ class Executor(Protocol):
     def state(self, keys: Int64s | None = None) -> StateColumns:
         """Return the checkpoint after the slice that ended. The executor is not changed.
 
-        Args:
-            keys: the numbers of the keys whose rows to return, from `take_touched`. None: all keys.
+        `keys` are the numbers of the keys whose rows to return, from `take_touched`. None: all keys.
         """
 
     def take_touched(self) -> Int64s | None:

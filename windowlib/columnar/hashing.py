@@ -54,14 +54,11 @@ def row_hashes(
 ) -> Numbers:
     """Return the signed 64-bit hash of each row over its non-null columns.
 
-    Args:
-        rows: columns of any types that `value_hashes` accepts, in any order. A null changes no hash.
-        seed: the seed of all rows, usually that of the name of their table, or one seed per row.
-        block: the number of rows that are hashed together. The default depends on what hashes (`BLOCK`).
-        stacked: if there are at most this many rows, all columns of numbers are hashed together.
-        probe: how many rows tell whether a column may have one value, or a column of texts few different values.
-        special: column -> the function that hashes its values, if it is not `value_hashes`.
-        constant: columns that have the same value in all rows.
+    The columns have any types that `value_hashes` accepts, in any order. `seed` is that of all rows, usually of the
+    name of their table, or one per row. `block` rows are hashed together; the default depends on what hashes (`BLOCK`).
+    Of at most `stacked` rows, all columns of numbers are hashed together. `probe` rows tell whether a column may have
+    one value, or a column of texts few different ones. `special` has the columns that `value_hashes` does not hash, and
+    their function. `constant` columns have the same value in all rows.
     """
     hashes = np.empty(rows.num_rows, np.uint64)
     if block is None:

@@ -78,10 +78,8 @@ def can_read_instants(kind: pa.DataType) -> bool:
 def read_instants(values: pa.Array, unit: str | None) -> Instants:
     """Return the instants of a column.
 
-    Args:
-        values: integers, doubles, decimals or texts of numbers, with a unit; or timestamps in microseconds, dates or
-            ISO texts, without one.
-        unit: the unit of numbers: `s`, `ms`, `us` or `ns`.
+    With a unit (`s`, `ms`, `us` or `ns`), the values are integers, doubles, decimals or texts of numbers; without,
+    timestamps in microseconds, dates or ISO texts.
 
     Raises:
         SpecError: the column has another type.

@@ -85,7 +85,6 @@ class BatchColumns:
         return map(_new_record, repeat(Record), zip(*columns, strict=True))
 
     def at(self, places: Sequence[int]) -> Iterator[Record]:
-        """Return the records at some places as `each`."""
         some = self._batch.take(pa.array(places, pa.int64()))
         return BatchColumns(some, self._layout, self._reader, slice_start_ms=self._slice_start_ms).each()
 
@@ -211,12 +210,7 @@ class OperatorExecutor:
                 others[fate].append(record.record_hash)
 
     def _process_together(
-        self,
-        operator: BulkOperator,
-        records: BatchColumns,
-        steps_before: Int64s,
-        *,
-        others: Mapping[Fate, list[int]],
+        self, operator: BulkOperator, records: BatchColumns, steps_before: Int64s, *, others: Mapping[Fate, list[int]]
     ) -> None:
         """Process records as `_process_each`, together where no timer can be due between them."""
         place = 0

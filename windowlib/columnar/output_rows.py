@@ -63,10 +63,8 @@ class OutputRows:
     ) -> None:
         """Prepare for the outputs of one pipeline.
 
-        Args:
-            output_tables: the tables of panes, late records, unassigned records and side outputs; others are ignored.
-            outputs: the columns of a pane's values.
-            side_outputs: tag -> the columns of its values.
+        `output_tables` are those of panes, late records, unassigned records and side outputs; others are ignored.
+        `outputs` are the columns of a pane's values, and `side_outputs` maps a tag to the columns of its values.
         """
         named = {table.name: table for table in output_tables}
         self._kinds = {

@@ -44,9 +44,7 @@ def holds_positions(node: Node) -> bool:
 def ordered_positions(columns: Mapping[str, pa.Array | pa.ChunkedArray], keys: pa.Table) -> dict[str, pa.Array]:
     """Return columns with each position (slice, rank) replaced by (place among all positions of its key, 0).
 
-    Args:
-        columns: columns of types for which `holds_positions` is true.
-        keys: the key of each row. Without columns, all rows have one key.
+    `columns` have types for which `holds_positions` is true. Without columns in `keys`, all rows have one key.
 
     Raises:
         ValueError: a list of ranks has another length than its list of slices.

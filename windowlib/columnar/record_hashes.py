@@ -30,15 +30,10 @@ def record_hashes(
 ) -> Numbers:
     """Return the `record_hash` of each record of a log.
 
-    Args:
-        records: all columns of the log, in any order, with the log's types at the pinned version. A column that is null
-            in all records may be missing. Columns of a file with older types must be cast first. A VARIANT is its JSON
-            text.
-        widened: column -> its first type in Spark's spelling (`PinnedLog.widened`). A value that fits that type is
-            hashed as that type.
-        constant: columns that have the same value in all records, as a partition column in a file.
-        block: as for `row_hashes`.
-        stacked: as for `row_hashes`.
+    `records` have all columns of the log, in any order, with the log's types at the pinned version. A column that is
+    null in all records may be missing. Columns of a file with older types must be cast first. A VARIANT is its JSON
+    text. `widened` has the first type of columns in Spark's spelling (`PinnedLog.widened`): a value that fits it is
+    hashed as that type. The other arguments are those of `row_hashes`.
 
     Raises:
         SpecError: a column has a type that has no hash.

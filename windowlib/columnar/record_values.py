@@ -3,14 +3,14 @@
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal, Inexact, InvalidOperation
-from itertools import repeat
+from itertools import repeat, zip_longest
 from math import isnan, nan
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 import pyarrow as pa
 
 from windowlib.columnar.arrow import column_values, plain_values
-from windowlib.records.column_types import decimal_of, parse_type
+from windowlib.records.column_types import Node, decimal_of, parse_type
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +19,8 @@ class ValueLayout:
 
     `kind`:
     - 'tuple': one element per entry of `columns`. An entry None, as for a count, gives None. The inputs of aggregates
-      come first, in the order of the aggregates, then the columns that triggers and evictors read.
+      come first, in the order of the aggregates, then the columns that triggers and evictors read. If users' functions
+      read records, the last element is a dict of the columns `shown` to them.
     - 'single': the value of the only column.
     - 'mapping': a dict of `columns`, for user functions and documents. Its instants are epoch microseconds, its dates
       epoch days.
@@ -29,12 +30,13 @@ class ValueLayout:
 
     kind: Literal["tuple", "single", "mapping"]
     columns: tuple[str | None, ...]
+    shown: tuple[str, ...] = ()
     gap: str | Callable[[Mapping[str, Any]], int] | None = None
 
     def read(self) -> tuple[str, ...]:
         """Return the columns that tasks read, each once, in a fixed order."""
         gap = (self.gap,) if isinstance(self.gap, str) else ()
-        return tuple(dict.fromkeys(name for name in (*self.columns, *gap) if name is not None))
+        return tuple(dict.fromkeys(name for name in (*self.columns, *self.shown, *gap) if name is not None))
 
 
 KEYS_MAX: Final = 1 << 17
@@ -96,14 +98,16 @@ def _key_values(column: pa.Array) -> list[Any]:
 
 def batch_values(batch: pa.RecordBatch, layout: ValueLayout) -> tuple[Iterable[Any], Iterable[int | None]]:
     """Return the values and the gaps of the rows. The columns of `layout.read()` are v0, v1 .. in the batch."""
-    read = layout.read()
+    read, count = layout.read(), batch.num_rows
     convert = column_values if layout.kind == "mapping" else plain_values
     columns: dict[str, Sequence[Any]] = {name: convert(batch.column(f"v{i}")) for i, name in enumerate(read)}
-    count = batch.num_rows
     chosen = [repeat(None, count) if name is None else columns[name] for name in layout.columns]
     gaps = columns[layout.gap] if isinstance(layout.gap, str) else repeat(None, count)
     if layout.kind == "single":
         return chosen[0], gaps
+    if layout.shown:
+        of_functions = zip(*(column_values(batch.column(f"v{read.index(name)}")) for name in layout.shown), strict=True)
+        chosen.append([dict(zip(layout.shown, row, strict=True)) for row in of_functions])
     rows = zip(*chosen, strict=True) if chosen else repeat((), count)
     if layout.kind == "tuple":
         return rows, gaps
@@ -122,32 +126,34 @@ _CLASSES: Final[Mapping[str, tuple[type, ...]]] = {
     "binary": (bytes,),
 }
 """The classes of the values of a column type (windowlib.columnar.arrow.plain_values)."""
+_Reader: TypeAlias = Callable[[Any], Any]
 
 
-def value_reader(
-    layout: ValueLayout, types: Mapping[str, str], *, were_dates: Collection[str] = ()
-) -> Callable[[Any], Any]:
-    """Return a function that makes a stored value a `Record.value`. It raises ValueError if the value has another form.
+def value_reader(layout: ValueLayout, types: Mapping[str, str], *, were_dates: Collection[str] = ()) -> _Reader:
+    """Return a function that makes a stored value a `Record.value`.
 
-    A stored mapping gets the columns of a record that is read now: a column that the log has got since is null, and one
-    that it has lost is left out. A value that was stored before its column was widened becomes the value that is read
-    now. `types` are those of the columns, and `were_dates` the columns of timestamps that were dates before.
+    It raises ValueError or ArithmeticError if the value has another form. A stored mapping or struct gets the columns
+    of a record that is read now: one that the log has got since is null, and one that it has lost is left out. A value
+    that was stored before its column was widened becomes the value that is read now. `types` are those of the columns,
+    and `were_dates` the columns with timestamps that were dates before.
     """
-    cells = [
-        _cell_reader(None if name is None else types[name], was_date=name in were_dates) for name in layout.columns
-    ]
-    names = [str(name) for name in layout.columns]
+
+    def reader_of(name: str | None) -> _Reader:
+        node = "void" if name is None else parse_type(types[name])
+        return _reader(node, was_date=name in were_dates)
+
+    cells = [reader_of(name) for name in layout.columns]
+    if layout.kind == "single":
+        return cells[0]
+    if layout.kind == "mapping":
+        return _fields_reader(dict(zip(map(str, layout.columns), cells, strict=True)))
+    if layout.shown:
+        cells.append(_fields_reader({name: reader_of(name) for name in layout.shown}))
 
     def read(value: Any) -> Any:  # noqa: ANN401 - of any column
-        if layout.kind == "single":
-            return cells[0](value)
-        if layout.kind == "tuple":
-            if type(value) is not tuple or len(value) != len(cells):
-                raise ValueError
-            return tuple([cell(part) for cell, part in zip(cells, value, strict=True)])
-        if type(value) is not dict:
+        if type(value) is not tuple:
             raise ValueError
-        return {name: cell(value.get(name)) for name, cell in zip(names, cells, strict=True)}
+        return tuple([cell(part) for cell, part in zip(cells, value, strict=True)])
 
     return read
 
@@ -167,31 +173,66 @@ def _instant_of(number: int) -> int:
     return number * _US_PER_DAY if number in _DAYS else number
 
 
-def _cell_reader(kind: str | None, *, was_date: bool) -> Callable[[Any], Any]:
-    """Return a function that reads a stored value of a column. It raises ValueError for a value of another type."""
-    node = "void" if kind is None else parse_type(kind)
-    if not isinstance(node, str):
-        return _same  # the parts of nested values are not tested
-    readers = _readers_of(node) | ({int: _instant_of} if was_date else {})
+def _reader(node: Node, *, was_date: bool) -> _Reader:
+    """Return a function that reads a stored value of a type, at any depth. It raises ValueError for another type.
+
+    Structs and maps are dicts, or tuples and lists of pairs (windowlib.columnar.arrow.plain_values).
+    """
+    if isinstance(node, str):
+        readers = _readers_of(node, was_date=was_date)
+    elif node["type"] == "struct":
+        fields = {field["name"]: _reader(field["type"], was_date=was_date) for field in node["fields"]}
+        readers = {type(None): _same, dict: _fields_reader(fields), tuple: _tuple_reader(tuple(fields.values()))}
+    elif node["type"] == "array":
+        item = _reader(node["elementType"], was_date=was_date)
+        readers = {type(None): _same, list: lambda values: [item(value) for value in values]}
+    else:
+        name, item = (_reader(node[part], was_date=was_date) for part in ("keyType", "valueType"))
+        readers = {
+            type(None): _same,
+            dict: lambda values: {name(key): item(values[key]) for key in values},
+            list: lambda pairs: [(name(key), item(value)) for key, value in pairs],
+        }
 
     def read(value: Any) -> Any:  # noqa: ANN401 - of any column
         reader = readers.get(type(value))
         if reader is None:
             raise ValueError
-        try:
-            return reader(value)
-        except ArithmeticError:  # a decimal with more digits than those of the column, an integer beyond DOUBLE
-            raise ValueError from None
+        return reader(value)
 
     return read
 
 
-def _readers_of(node: str) -> dict[type, Callable[[Any], Any]]:
+def _fields_reader(fields: Mapping[str, _Reader]) -> _Reader:
+    """Return a function that reads a mapping with these fields."""
+
+    def read(value: Any) -> Any:  # noqa: ANN401 - a mapping, or damaged
+        if type(value) is not dict:
+            raise ValueError
+        return {name: reader(value.get(name)) for name, reader in fields.items()}
+
+    return read
+
+
+def _tuple_reader(fields: Sequence[_Reader]) -> _Reader:
+    """Return a function that reads the fields of a struct by place. Later fields are newer than the value: null."""
+
+    def read(value: tuple[Any, ...]) -> Any:  # noqa: ANN401 - a struct
+        if len(value) > len(fields):
+            raise ValueError
+        return tuple([field(part) for field, part in zip_longest(fields, value)])
+
+    return read
+
+
+def _readers_of(node: str, *, was_date: bool) -> dict[type, _Reader]:
     """Return what reads the values of each class that a column of this type can have had."""
-    readers: dict[type, Callable[[Any], Any]] = dict.fromkeys((type(None), *_CLASSES.get(node, ())), _same)
+    readers: dict[type, _Reader] = dict.fromkeys((type(None), *_CLASSES.get(node, ())), _same)
     if (shape := decimal_of(node)) is not None:
         step = Decimal(1).scaleb(-shape[1])
         readers |= dict.fromkeys((int, Decimal), lambda number: Decimal(number).quantize(step, context=_EXACT))
     if node == "double":
         readers[int] = float
+    if node == "timestamp_ntz" and was_date:
+        readers[int] = _instant_of
     return readers

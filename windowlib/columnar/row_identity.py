@@ -69,8 +69,7 @@ class RowIdentity:
     def identified(self, rows: pa.Table) -> tuple[pa.Table, IdSum]:
         """Return emitted rows with their ids and checks, and the sum of the ids.
 
-        Args:
-            rows: the columns of `Table.columns()`. For `window_state`, all rows of each key.
+        The rows have the columns of `Table.columns()`. For `window_state`, they are all rows of each key.
         """
         columns = {name: rows[name] for name in rows.column_names}
         ids = self.ids(columns)
@@ -82,9 +81,8 @@ class RowIdentity:
     def ids(self, columns: Mapping[str, Column]) -> Numbers:
         """Return the id of each row.
 
-        Args:
-            columns: the columns of content; other columns are ignored. A missing column is null in all rows. For
-                `window_state`, all rows of each key. Rows of different checkpoints must have the partition columns.
+        Other columns than the content are ignored. A missing column is null in all rows. For `window_state`, the rows
+        are all rows of each key. Rows of different checkpoints must have the partition columns.
         """
         content = _with_values(columns, self.table.content)
         placed = {

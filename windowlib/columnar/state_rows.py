@@ -96,7 +96,7 @@ class StateRows:
         value = _read(tables.WINDOW_STATE, "contents", record["value"], key=key, row=row)
         try:
             value = self._read_value(value)
-        except ValueError:
+        except (ValueError, ArithmeticError):
             allowed = "the columns of a record that the pipeline reads, each with a value of its type"
             raise _wrong(tables.WINDOW_STATE, "contents", value, key=key, row=row, allowed=allowed) from None
         position = (record["slice_start_ms"], record["rank"])

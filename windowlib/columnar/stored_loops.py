@@ -87,8 +87,7 @@ def _address(array: NDArray[Any]) -> int:
 def load(directories: tuple[Path, ...] | None = None) -> Loops:
     """Load the loops into this process.
 
-    Args:
-        directories: where the machine code may be stored, the first one first.
+    The machine code may be stored in the `directories`, the first one first.
 
     Raises:
         ModuleNotFoundError: numba is needed, and is not installed.
@@ -112,9 +111,10 @@ def load(directories: tuple[Path, ...] | None = None) -> Loops:
 
 
 def _directories() -> tuple[Path, ...]:
-    """Return the directory of compiled modules, and the cache of this user, for a package in an archive."""
-    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(__file__).parent / "__pycache__", Path(cache).expanduser() / "hindcast"
+    """Return the directory of compiled modules, and the cache of a user with a home, for a package in an archive."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))  # noqa: PTH111 - needs no home
+    own = Path(__file__).parent / "__pycache__"
+    return (own, cache / "hindcast") if cache.is_absolute() else (own,)
 
 
 def _stored(places: list[Path]) -> Iterator[bytes]:

@@ -24,7 +24,6 @@ class TimeGroups:
 
     @classmethod
     def none(cls, gap_ms: int) -> "TimeGroups":
-        """Return the groups of no times."""
         nothing = np.empty(0, dtype=np.int64)
         return cls(gap_ms=gap_ms, first_ms=nothing, last_ms=nothing)
 

@@ -101,9 +101,7 @@ Replacement = Callable[[pa.Array], pa.Array]
 def without_undecodable(array: pa.Array, instead: Replacement | None = None) -> pa.Array:
     """Return a column with other texts in place of those that are not UTF-8.
 
-    Args:
-        array: the column, of any type.
-        instead: returns the texts in their place; None for nulls. Keys of maps cannot be null, so they are escaped.
+    `instead` returns the texts in their place; None for nulls. Keys of maps cannot be null, so they are escaped.
     """
     kind = array.type
     if is_decodable(array):

@@ -44,10 +44,7 @@ def is_compiled() -> bool:
 def hash_words(words: Words, seed: int | Words, *, out: Words | None = None) -> Words:
     """Return the hash of each 64-bit word.
 
-    Args:
-        words: the words, of any shape.
-        seed: one seed, or one per word.
-        out: an array for the hashes, which may not share memory with the words; the default is a new array.
+    `seed` is one seed, or one per word. The array `out` may not share memory with the words.
     """
     loops = PROCESS.for_words(words.size)
     if loops is not None and words.ndim == 1:
@@ -71,10 +68,7 @@ def hash_words(words: Words, seed: int | Words, *, out: Words | None = None) -> 
 def hash_short(words: Words, length: int, seed: int) -> Words:
     """Return the hash of byte strings of one length.
 
-    Args:
-        words: the bytes of each string, the first byte lowest. Bytes behind the string are 0.
-        length: the number of bytes, 1 to 8.
-        seed: the seed of all hashes.
+    A word has the bytes of a string, the first byte lowest. Bytes behind the string are 0. `length` is 1 to 8.
     """
     hashes = np.full(len(words), (seed + xxh64.P5 + length) & xxh64.MASK, np.uint64)
     spare = np.empty_like(hashes)
@@ -109,10 +103,7 @@ def fold_words(words: Words, seed: int, fold: Words) -> None:
 def hash_spans(spans: Spans, seed: int, *, few: int = FEW) -> Words:
     """Return the hash of each span of bytes.
 
-    Args:
-        spans: the byte strings.
-        seed: the seed of all hashes.
-        few: this many spans, and the longest spans up to this number, are hashed one by one.
+    `few` spans, and the longest spans up to this number, are hashed one by one.
     """
     data, starts, lengths = spans
     loops = PROCESS.for_words(_WORDS_PER_SPAN * len(starts))

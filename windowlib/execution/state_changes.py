@@ -41,7 +41,6 @@ class KnownRows:
 
     @classmethod
     def none(cls) -> "KnownRows":
-        """Return no rows."""
         nothing = np.zeros(0, dtype=np.int64)
         return cls(**{field.name: nothing for field in fields(cls)})
 
@@ -57,13 +56,11 @@ class KnownRows:
         return cls(number=number, row_id=row_id, word=word, **edges)
 
     def followed_by(self, other: "KnownRows") -> "KnownRows":
-        """Return the rows of both."""
         if not len(self) or not len(other):
             return other if len(other) else self
         return self._mapped(lambda name: np.concatenate([getattr(self, name), getattr(other, name)]))
 
     def where(self, chosen: Bools) -> "KnownRows":
-        """Return some of the rows."""
         if chosen.all():
             return self
         places = np.flatnonzero(chosen)
@@ -87,13 +84,8 @@ def difference(before: KnownRows, after: KnownRows, *, by_key: bool) -> tuple[Bo
     """Return which rows of `before` are gone, and which rows of `after` are new.
 
     Removals name a row by its id. So if a row occurs more than once before or after, all of its copies are gone, and
-    those of `after` are new.
-
-    Args:
-        before: rows of some keys.
-        after: rows of the same keys.
-        by_key: if one row of a key changed, all rows of the key are gone or new. The ids of rows with positions need
-            that, because they depend on the other rows of the key.
+    those of `after` are new. Both have all rows of the same keys. With `by_key`, all rows of a key are gone or new if
+    one of them changed. The ids of rows with positions need that, because they depend on the other rows of the key.
     """
     repeated = np.concatenate([_repeated(before.word), _repeated(after.word)])
     is_gone = ~np.isin(before.word, after.word) | np.isin(before.word, repeated)
@@ -127,15 +119,7 @@ class SliceState:
     kept: dict[str, pa.Table] | None = None
     sums: dict[tuple[str, str], IdSum] = field(default_factory=dict)
 
-    def add(
-        self,
-        table: str,
-        rows: pa.Table | None,
-        known: KnownRows,
-        *,
-        is_new: Bools,
-    ) -> None:
-        """Add the rows of a table."""
+    def add(self, table: str, rows: pa.Table | None, known: KnownRows, *, is_new: Bools) -> None:
         for equation, parts, chosen in ((CHANGED, self.changed, is_new), (KEPT, self.kept, ~is_new)):
             if rows is not None and parts is not None and chosen.any():
                 parts[table] = rows if chosen.all() else rows.filter(pa.array(chosen))
@@ -158,7 +142,6 @@ class StateChanges:
         """The number of rows that changed since the state was emitted whole."""
 
     def restore(self, state: Mapping[str, pa.Table], executor: Executor) -> None:
-        """Take the rows that the executor has restored, with their ids and checks."""
         for name, rows in state.items():
             self._known[name] = KnownRows.of(rows, executor.key_numbers(rows))
             self._sums[name] = IdSum.of_array(self._known[name].row_id)

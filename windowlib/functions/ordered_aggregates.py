@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from heapq import merge as merge_sorted
+from operator import itemgetter
 from typing import Any, Final
 
 from windowlib.functions.aggregates import Accumulator, Columns, State
@@ -155,7 +156,7 @@ class CollectList:
         return accumulator
 
     def merge(self, left: list[Placed], right: list[Placed]) -> list[Placed]:
-        return list(merge_sorted(left, right, key=_position_of))
+        return list(merge_sorted(left, right, key=itemgetter(0)))
 
     def result(self, accumulator: list[Placed]) -> list[Value]:
         return [value for _, value in accumulator]
@@ -170,7 +171,3 @@ class CollectList:
     def from_state(self, state: State) -> list[Placed]:
         starts, ranks, values = state
         return list(zip(zip(starts, ranks, strict=True), values, strict=True))
-
-
-def _position_of(placed: Placed) -> Position:
-    return placed[0]

@@ -6,9 +6,6 @@
 process function.
 """
 
-# mypy: disable-error-code="explicit-override"
-# The core needs the standard library only, and Python 3.11's has no typing.override.
-
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -49,12 +46,9 @@ def aggregate(
 ) -> Aggregate:
     """Return the aggregate `kind` over a column of the Spark type `input_type`.
 
-    Args:
-        kind: one of KINDS.
-        input_type: a simple type string such as 'bigint' or 'decimal(10,2)'. None is allowed only for count, which
-            then counts rows.
-        name: the name of the aggregate in errors. The default is the kind and the type.
-        ignore_nulls: whether first and last skip nulls.
+    `kind` is one of KINDS, `input_type` a simple type string such as 'bigint' or 'decimal(10,2)'. None is allowed only
+    for count, which then counts rows. Errors have the `name`, by default the kind and the type. With `ignore_nulls`,
+    first and last skip nulls.
 
     Raises:
         SpecError: there is no such kind, or it does not accept this type.

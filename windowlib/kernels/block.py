@@ -44,7 +44,6 @@ class RecordBlock:
         return len(self.sequence)
 
     def inputs(self, rows: Int64s | slice, count: int) -> list[pa.Array | None]:
-        """Return the chosen rows of the first `count` value columns."""
         return chosen_rows(self.values[:count], rows)
 
 
@@ -172,12 +171,8 @@ def counts_below(numbers: Int64s, wanted: Int64s, *, dense_max: int = DENSE_MAX)
 
     A binary search takes 20 ns for each wanted number, because the processor cannot foresee its branches. Inside a
     range that is not too wide, each number is marked by a bit, and the bits below a wanted number are counted: 6 ns.
-
-    Args:
-        numbers: ascending numbers, of which some may be equal.
-        wanted: ascending numbers.
-        dense_max: the widest range that is marked, as a multiple of how many numbers are wanted. It changes the speed
-            only.
+    `dense_max` is the widest range that is marked, as a multiple of how many numbers are wanted. It changes the speed
+    only.
     """
     if not len(wanted):
         return np.zeros(0, dtype=np.int64)

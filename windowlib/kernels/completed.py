@@ -152,12 +152,7 @@ class CompletedWindows:
     ) -> OpenWindows:
         """Emit a pane for each late record. Return the windows after it.
 
-        Args:
-            windows: the windows that the records enter.
-            counts: how many records enter each of them.
-            block: the block of the records.
-            rows: the records, window by window, in log order.
-            outcome: gets the panes.
+        `counts` is how many records enter each window. `rows` are the records, window by window, in log order.
         """
         frame, total = self._frame, len(rows)
         ends = np.cumsum(counts)

@@ -18,12 +18,7 @@ _NEVER: Final = (Never(), Purging(Never()))
 
 
 def why_not(spec: OperatorSpec, layout: ValueLayout) -> str | None:
-    """Return why the columnar executor does not cover a spec, as one sentence; None if it covers the spec.
-
-    Args:
-        spec: the spec of an operator.
-        layout: which columns a record has.
-    """
+    """Return why the columnar executor does not cover a spec, as one sentence; None if it covers the spec."""
     if not isinstance(spec, WindowSpec):
         return f"{type(spec).__name__} is not a window computation"
     if spec.profile.name != "strict":

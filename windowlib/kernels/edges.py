@@ -57,13 +57,11 @@ class EdgeColumns:
 
     @classmethod
     def concat(cls, parts: Sequence["EdgeColumns"]) -> "EdgeColumns":
-        """Return the windows of all parts."""
         if not parts:
             return cls.none(0)
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in cls.__slots__))
 
     def take(self, places: Int64s | Bools | slice) -> "EdgeColumns":
-        """Return the chosen windows."""
         return EdgeColumns(self.count[places], self.xor[places], self.total[places])
 
     def where(self, chosen: Bools) -> "EdgeColumns":

@@ -29,7 +29,6 @@ class KernelExecutor:
     """Runs the windows of a plan's spec, which `coverage.why_not` must cover, block by block."""
 
     def __init__(self, plan: BucketPlan) -> None:
-        """Prepare for one bucket of a chunk."""
         self._plan = plan
         self._frame = frame_of(plan)
         self._windows = windows_of(self._frame)
@@ -43,7 +42,6 @@ class KernelExecutor:
         self._edges: dict[str, IdSum] = {}
 
     def restore(self, state: StateColumns) -> None:
-        """Load the bucket's part of a checkpoint."""
         self._windows.restore(self._frame.checkpoint.restored(state))
 
     def process(self, records: pa.RecordBatch) -> Emission:

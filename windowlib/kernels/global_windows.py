@@ -74,12 +74,8 @@ class GlobalWindows:
     ) -> OpenWindows:
         """Add records to their windows, and fire a window at every n-th record. Return the windows after it.
 
-        Args:
-            windows: the windows that the records enter, one per group of records.
-            block: the block of the records.
-            order: the records, window by window, in log order.
-            starts: the first record of each window.
-            outcome: gets the panes.
+        There is one window per group of records. `order` has the records, window by window, in log order, and `starts`
+        the first record of each window.
         """
         frame, total = self._frame, len(order)
         sizes = sizes_of(starts, total)

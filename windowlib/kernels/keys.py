@@ -29,11 +29,8 @@ class KeyTable:
     def __init__(self, types: Sequence[pa.DataType], max_parallelism: int, *, direct_max: int = DIRECT_MAX) -> None:
         """Create an empty table.
 
-        Args:
-            types: the types of the key columns in the feed: times are integers. Without columns all records have one
-                key.
-            max_parallelism: the number of key groups.
-            direct_max: the greatest range of integers that a table of the range numbers. It changes the speed only.
+        `types` are those of the key columns in the feed: times are integers. Without columns all records have one key.
+        `direct_max` is the greatest range of integers that a table of the range numbers. It changes the speed only.
         """
         self._max_parallelism = max_parallelism
         self._columns = [_ColumnCodes(kind, direct_max) for kind in types]
@@ -50,9 +47,7 @@ class KeyTable:
     def encode(self, columns: Sequence[pa.Array], count: int) -> Int64s:
         """Return the number of each row's key; new keys get new numbers.
 
-        Args:
-            columns: the key columns, as the feed or the checkpoint has them.
-            count: the number of rows.
+        The key columns are as the feed or the checkpoint has them.
         """
         if not self._columns:
             return np.zeros(count, dtype=np.int64)
@@ -149,7 +144,6 @@ class _ColumnCodes:
         return self._count
 
     def encode(self, column: pa.Array) -> Int64s:
-        """Return the number of each value."""
         column = _cast(column, self.kind)
         if not len(column):
             return np.zeros(0, dtype=np.int64)
@@ -160,7 +154,6 @@ class _ColumnCodes:
         return self._encode_by_dictionary(column)
 
     def values(self, codes: Int64s) -> pa.Array:
-        """Return the values with these numbers."""
         if len(self._parts) != 1:
             self._parts = [pa.concat_arrays([pa.array([], self.kind), *self._parts])]
         values = self._parts[0]

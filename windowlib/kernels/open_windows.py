@@ -73,13 +73,11 @@ class OpenWindows:
 
     @classmethod
     def none(cls, aggregates: Sequence[AnyAggregate]) -> "OpenWindows":
-        """Return no windows."""
         nothing = np.zeros(0, dtype=np.int64)
         states = [aggregate.empty(0) for aggregate in aggregates]
         return cls.fresh(nothing, (nothing, nothing), edges=EdgeColumns.none(0), states=states)
 
     def take(self, places: Int64s, aggregates: Sequence[AnyAggregate]) -> "OpenWindows":
-        """Return the windows at these places."""
         if len(places) == len(self) and bool((places[1:] > places[:-1]).all()):
             return self  # all windows in their order: usual after a restore
         states = tuple(form.take(state, places) for form, state in zip(aggregates, self.states, strict=True))
@@ -88,7 +86,6 @@ class OpenWindows:
 
     @classmethod
     def concat(cls, parts: Sequence["OpenWindows"], aggregates: Sequence[AnyAggregate]) -> "OpenWindows":
-        """Return the windows of one or more parts."""
         if len(parts) == 1:
             return parts[0]
         plain = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _PLAIN}

@@ -79,7 +79,6 @@ class OutputColumns:
         self._constants = Constants()
 
     def panes(self, panes: Panes) -> pa.Table:
-        """Return rows of `window_outputs`."""
         count = len(panes)
         kinds = self._kinds[tables.WINDOW_OUTPUTS]
         constant = self._constants.column
@@ -107,7 +106,6 @@ class OutputColumns:
         return self._table(tables.WINDOW_OUTPUTS, columns, count)
 
     def late(self, block: RecordBlock, misses: Misses) -> pa.Table:
-        """Return rows of `late_records`."""
         rows = misses.rows
         watermark_ms = block.watermark_ms[rows]
         kind = self._kinds[tables.LATE_RECORDS]["missed_windows"]
@@ -152,7 +150,6 @@ class Constants:
         self._longest: dict[tuple[Any, pa.DataType], pa.Array] = {}
 
     def column(self, value: str | int, kind: pa.DataType, count: int) -> pa.Array:
-        """Return a column of `count` rows with this value."""
         place = (value, kind)
         column = self._longest.get(place)
         if column is None or len(column) < count:

@@ -113,9 +113,8 @@ class Combiner:
     def combine(self, records: pa.RecordBatch, watermark_ms: Int64s) -> Combined | None:
         """Combine the records that all their windows get before their end. None: that saves nothing for this batch.
 
-        Args:
-            records: records in log order, with the columns of `Executor.process`.
-            watermark_ms: for each record, an instant that the watermark it meets does not exceed.
+        The records are in log order, with the columns of `Executor.process`. The watermark that a record meets does not
+        exceed its `watermark_ms`.
         """
         keys = [records.column(f"k{place}") for place in range(len(self._plan.keys))]
         if not self._has_combined and self._has_many_keys(keys, records.num_rows):

@@ -123,7 +123,6 @@ class CellGrid:
 
     @classmethod
     def of(cls, columns: GroupColumns) -> "CellGrid":
-        """Return the grid of records."""
         number, key_code = columns.number, columns.key_code
         if not len(number):
             return cls(0, 0, 0, 0)
@@ -132,7 +131,6 @@ class CellGrid:
 
     @property
     def cells(self) -> int:
-        """The number of cells."""
         return self.windows * self.keys
 
     def fits(self, cells_max: float) -> bool:

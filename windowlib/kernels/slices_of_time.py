@@ -24,7 +24,6 @@ class SlicesOfTime:
 
     @classmethod
     def of(cls, assigner: Tumbling | Sliding) -> "SlicesOfTime":
-        """Return the slices of an assigner."""
         slide_ms = assigner.slide_ms if isinstance(assigner, Sliding) else assigner.size_ms
         return cls(gcd(assigner.size_ms, slide_ms), assigner.size_ms, slide_ms, assigner.offset_ms)
 

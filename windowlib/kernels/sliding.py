@@ -50,7 +50,6 @@ class _Spans:
     high: Int64s
 
     def take(self, rows: Int64s) -> "_Spans":
-        """Return the windows of the chosen rows."""
         return _Spans(self.low[rows], self.high[rows])
 
 
@@ -63,7 +62,6 @@ class _Ranges:
     high: Int64s
 
     def take(self, chosen: Bools) -> "_Ranges":
-        """Return the chosen windows."""
         return _Ranges(self.number[chosen], self.low[chosen], self.high[chosen])
 
 

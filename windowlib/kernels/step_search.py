@@ -23,10 +23,8 @@ class StepSearch:
     def __init__(self, watermark_ms: Int64s, first_step: int, *, rounds_max: int = ROUNDS_MAX) -> None:
         """Prepare the search.
 
-        Args:
-            watermark_ms: the watermarks of consecutive steps, ascending.
-            first_step: the number of the first of these steps.
-            rounds_max: the number of steps that a search goes on from the table. It changes the speed only.
+        `watermark_ms` has the watermarks of consecutive steps, ascending. A search goes on for `rounds_max` steps from
+        the table. That changes the speed only.
         """
         self._watermark_ms = watermark_ms
         self.first_step = first_step

@@ -43,7 +43,6 @@ class TumblingWindows:
         return OpenWindows.concat([self._pending, self._completed.windows], self._frame.aggregates)
 
     def merge(self, partials: Partials, outcome: BlockOutcome) -> None:
-        """Add partials of windows before their end."""
         entered = partials.edges.sum()
         outcome.add_assigned(entered)
         outcome.add_edges(NEW, entered)

@@ -53,7 +53,6 @@ class Frame:
         )
 
     def taken(self, states: Sequence[Any], places: Int64s) -> tuple[Any, ...]:
-        """Return the states at these places."""
         return tuple(form.take(state, places) for form, state in zip(self.aggregates, states, strict=True))
 
     def merged(self, left: Sequence[Any], right: Sequence[Any]) -> tuple[Any, ...]:
@@ -61,7 +60,6 @@ class Frame:
         return tuple(form.merge(a, b) for form, a, b in zip(self.aggregates, left, right, strict=True))
 
     def joined(self, parts: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
-        """Return the states of the parts, one part after the other."""
         return tuple(form.concat([part[i] for part in parts]) for i, form in enumerate(self.aggregates))
 
     def regrouped(self, states: Sequence[Any], starts: Int64s) -> tuple[Any, ...]:
@@ -119,13 +117,11 @@ class BlockOutcome:
     edges: dict[str, IdSum] = field(default_factory=dict)
 
     def add_rows(self, emission: Emission) -> None:
-        """Add rows of any tables."""
         for name, rows in emission.items():
             if rows.num_rows:
                 self.rows.setdefault(name, []).append(rows)
 
     def add_panes(self, panes: Panes) -> None:
-        """Add panes."""
         if len(panes):
             self.frame.touched.add(panes.key_code)
             self.add_rows({tables.WINDOW_OUTPUTS: self.frame.outputs.panes(panes)})
@@ -178,11 +174,8 @@ class Windows(Protocol):
     def process(self, block: RecordBlock, until_step: int, outcome: BlockOutcome) -> None:
         """Process a block of records and the steps before `until_step`, and add what they cause to the outcome.
 
-        Args:
-            block: the next records of the current slice. It may be empty.
-            until_step: steps before this one are taken: those before the block's last record at least. The steps after
-                the last record, if any, come after all records of the block.
-            outcome: gets the rows and tallies.
+        The block has the next records of the current slice, or none. Steps before `until_step` are taken: those before
+        the block's last record at least. The steps after the last record, if any, come after all records of the block.
         """
 
     def open(self) -> OpenWindows:

@@ -32,7 +32,6 @@ class CallContext:
 
     @property
     def watermark_ms(self) -> int:
-        """The current watermark."""
         return self.timers.watermark_ms
 
     @property

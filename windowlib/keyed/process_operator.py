@@ -11,7 +11,16 @@ from windowlib.bounds import GLOBAL_WINDOW
 from windowlib.keyed.call_context import CallContext, emitted
 from windowlib.keyed.snapshots import Snapshot
 from windowlib.keyed.state import KeyedState, StateSpec
-from windowlib.keyed.timers import EVENT, PROCESSING, STALE_MAX, Domain, KeyGroupRange, TimerService, timer_instant
+from windowlib.keyed.timers import (
+    EVENT,
+    PROCESSING,
+    STALE_MAX,
+    Domain,
+    KeyGroupRange,
+    TimedOperator,
+    TimerService,
+    timer_instant,
+)
 from windowlib.keyed.watermark_check import check_watermark
 from windowlib.records.records import ASSIGNED, START, Emitted, Fate, Output, Position, Record, Tally
 from windowlib.records.tallies import NEW, EdgeTallies
@@ -65,7 +74,7 @@ class KeyedProcessFunction:
         return ()
 
 
-class KeyedProcessOperator:
+class KeyedProcessOperator(TimedOperator):
     """Runs a keyed process function for many keys: an `Operator`.
 
     `stale_max` is the one of windowlib.keyed.timers. Every record is assigned, because the function receives all.
@@ -105,16 +114,6 @@ class KeyedProcessOperator:
         for at_ms, timer in self._timers.advance_processing_time(processing_time_ms, inclusive=inclusive):
             ctx = self._context(timer.key, timestamp_ms=None, domain=PROCESSING, position=position)
             self._emit(self._function.on_timer(at_ms, ctx), ctx)
-
-    def next_event_timer_ms(self) -> int | None:
-        return self._timers.event_timers.next_ms()
-
-    def next_processing_timer_ms(self) -> int | None:
-        return self._timers.processing_timers.next_ms()
-
-    @property
-    def watermark_ms(self) -> int:
-        return self._timers.watermark_ms
 
     def drain(self) -> list[Output]:
         outputs, self._outputs = self._outputs, []

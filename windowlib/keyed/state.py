@@ -97,7 +97,6 @@ class ListState(_Handle):
     __slots__ = ()
 
     def get(self) -> tuple[Any, ...]:
-        """Return the elements."""
         elements = self._cells.get(self._address, ())
         if not ATOMS.issuperset(map(type, elements)):
             self._keyed.lend(self._address, self._cells)
@@ -123,7 +122,6 @@ class MapState(_Handle):
     __slots__ = ()
 
     def get(self, name: Hashable, default: Value = None) -> Value:
-        """Return the value under `name`, or `default`."""
         cell = self._cells.get(self._address, {})
         value = cell.get(name, default)
         if type(value) not in ATOMS and name in cell:
@@ -163,7 +161,6 @@ class MapState(_Handle):
         return tuple(cell.items())
 
     def __contains__(self, name: Hashable) -> bool:
-        """Tell whether `name` is set."""
         return name in self._cells.get(self._address, {})
 
 

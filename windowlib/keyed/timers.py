@@ -321,7 +321,6 @@ class TimerService:
         self.processing_time_ms = 0
 
     def queue(self, domain: Domain) -> TimerQueue:
-        """Return the timers of one domain."""
         return self.event_timers if domain == EVENT else self.processing_timers
 
     def advance_watermark(self, watermark_ms: int) -> Iterator[tuple[int, DueTimer]]:
@@ -362,3 +361,19 @@ class TimerService:
             queue = self.queue(row.domain)
             if not queue.is_shared(row.at_ms, row.key, row.namespace):
                 queue.register(row.at_ms, row.key, row.namespace)
+
+
+class TimedOperator:
+    """What an operator with timers tells about its times (`Operator`)."""
+
+    _timers: TimerService
+
+    def next_event_timer_ms(self) -> int | None:
+        return self._timers.event_timers.next_ms()
+
+    def next_processing_timer_ms(self) -> int | None:
+        return self._timers.processing_timers.next_ms()
+
+    @property
+    def watermark_ms(self) -> int:
+        return self._timers.watermark_ms

@@ -55,9 +55,8 @@ class InstantRead(NamedTuple):
 def read_instant(value: object, unit: str | None) -> InstantRead:
     """Return the instant that a value of a time column means, or the reason why it is not one.
 
-    Args:
-        value: with a unit, a number or its text; without, a datetime (a naive one is UTC), a date or ISO text.
-        unit: the unit of numbers: `s`, `ms`, `us` or `ns`.
+    With a unit (`s`, `ms`, `us` or `ns`), the value is a number or its text; without, a datetime (a naive one is UTC),
+    a date or ISO text.
     """
     if value is None:
         return InstantRead(None, NULL_TIME)

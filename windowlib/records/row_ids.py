@@ -24,12 +24,7 @@ INPUT: Final = "input"
 
 
 def row_id(table: str, content: Mapping[str, int | str | None]) -> int:
-    """Return the signed 64-bit id of one row: the same id as `RowIdentity.ids` gives it by column.
-
-    Args:
-        table: the table's name.
-        content: the columns of content: integers, booleans and strings.
-    """
+    """Return the signed 64-bit id of one row: the same id as `RowIdentity.ids` gives it by column."""
     folded = 0
     for name, value in content.items():
         if isinstance(value, str):
@@ -55,7 +50,6 @@ class IdSum:
 
     @classmethod
     def of(cls, ids: Iterable[int]) -> "IdSum":
-        """Return the sum of these ids."""
         total = cls()
         for identity in ids:
             total.add(identity)
@@ -83,13 +77,11 @@ class IdSum:
     __hash__ = None  # type: ignore[assignment]  # mutable
 
     def add(self, identity: int) -> None:
-        """Add one id."""
         self.count += 1
         self.xor ^= identity
         self.total += identity
 
     def merge(self, other: "IdSum") -> None:
-        """Add all ids of `other`."""
         self.count += other.count
         self.xor ^= other.xor
         self.total += other.total

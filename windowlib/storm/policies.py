@@ -158,7 +158,6 @@ class WatermarkTimeEviction:
         """Do nothing: `evict` needs only the tuple's time."""
 
     def set_context(self, state: PolicyState, context: Context) -> None:
-        """Store the window's end."""
         state.reference_ms = context.reference_ms
 
     def evict(self, at_ms: int, state: PolicyState, now_ms: int) -> Action:  # noqa: ARG002

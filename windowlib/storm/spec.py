@@ -164,7 +164,6 @@ class StormSpec:
         return Aggregates(self.function) if isinstance(self.function, tuple) else self.function
 
     def policies(self) -> Policies:
-        """Return the policies of the window manager of each key."""
         profile, is_time = self.profile, isinstance(self.length, TimeLength)
         is_lossy = self.is_event_time and not profile.fires_complete
         return Policies(
@@ -198,7 +197,6 @@ class StormSpec:
         return StateRules(has_timers=False, keeps_records=True, counts_records=False)
 
     def driver(self) -> StreamTime:
-        """Return a fresh driver of the pipeline's watermark."""
         streams = StreamWatermarks(self.expected, self.lag_ms, self.profile.starts_at_ms)
         return StreamTime(streams if self.is_event_time else None, self.watermark_interval_ms)
 

@@ -14,7 +14,7 @@ from windowlib.keyed.key_order import group_of_order
 from windowlib.keyed.snapshots import Snapshot, WindowStateRow
 from windowlib.keyed.state import KeyedState
 from windowlib.keyed.state_rules import ONE_ROW, wrong_value
-from windowlib.keyed.timers import KeyGroupRange, TimerService
+from windowlib.keyed.timers import KeyGroupRange, TimedOperator, TimerService
 from windowlib.keyed.watermark_check import check_watermark
 from windowlib.records.records import (
     ASSIGNED,
@@ -53,7 +53,7 @@ class _Windowed:
         self.tick_ms: int | None = None
 
 
-class StormOperator:
+class StormOperator(TimedOperator):
     """Storm's windows of many keys. A driver calls it; it reads no clock and does no I/O. `StormSpec.build` makes one.
 
     The operator passes a watermark or tick only to the managers whose firings, expirations or state it could change.
@@ -144,17 +144,6 @@ class StormOperator:
             windowed.tick_ms = None
             windowed.manager.on_tick(at_ms, self._firing(timer.key, windowed, position))
             self._wait(timer.key, windowed)
-
-    def next_event_timer_ms(self) -> int | None:
-        return self._timers.event_timers.next_ms()
-
-    def next_processing_timer_ms(self) -> int | None:
-        """Return the earliest tick that has an effect, or None."""
-        return self._timers.processing_timers.next_ms()
-
-    @property
-    def watermark_ms(self) -> int:
-        return self._timers.watermark_ms
 
     def drain(self) -> list[Output]:
         outputs = list(self._outputs)

@@ -78,7 +78,6 @@ class StreamTime:
             self._tick_ms = -(-arrival.clock_ms // self._interval_ms) * self._interval_ms
 
     def next_deadline_ms(self) -> int | None:
-        """Return the tick that may raise the watermark, or None."""
         return self._tick_ms
 
     def on_deadline(self, at_ms: int) -> None:  # noqa: ARG002

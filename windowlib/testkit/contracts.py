@@ -6,9 +6,6 @@ Each check plays typical histories through operators. At the first broken law it
 both values. `values` are record values that the checked part accepts; a few are enough.
 """
 
-# mypy: disable-error-code="explicit-override"
-# The core needs the standard library only, and Python 3.11's has no typing.override.
-
 import itertools
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence

@@ -84,11 +84,9 @@ class Harness:
         return fate
 
     def watermark(self, watermark_ms: int) -> None:
-        """Advance the watermark."""
         self._play(WatermarkStep(watermark_ms))
 
     def clock(self, processing_time_ms: int) -> None:
-        """Advance the clock."""
         self._play(ClockStep(processing_time_ms))
 
     def finish(self) -> None:

@@ -1,8 +1,5 @@
 """Laws of triggers and evictors that are checked at each call, and the error of a broken law."""
 
-# mypy: disable-error-code="explicit-override"
-# The core needs the standard library only, and Python 3.11's has no typing.override.
-
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

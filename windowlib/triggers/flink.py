@@ -1,8 +1,5 @@
 """Flink's triggers as frozen values. `windowlib.triggers.protocol` describes the protocol."""
 
-# mypy: disable-error-code="explicit-override"
-# The core needs the standard library only, and Python 3.11's has no typing.override.
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -11,13 +8,7 @@ from windowlib.bounds import MAX_TIME_MS, MIN_TIME_MS, Window
 from windowlib.errors import SpecError
 from windowlib.profiles import EngineFault
 from windowlib.records.records import Record, Value
-from windowlib.triggers.protocol import (
-    CONTINUE,
-    FIRE,
-    Trigger,
-    TriggerContext,
-    TriggerResult,
-)
+from windowlib.triggers.protocol import CONTINUE, FIRE, Trigger, TriggerContext, TriggerResult
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,5 @@
 """Flink's triggers that wrap another trigger: Purging and ProcessingTimeout."""
 
-# mypy: disable-error-code="explicit-override"
-# The core needs the standard library only, and Python 3.11's has no typing.override.
-
 from dataclasses import dataclass
 
 from windowlib.bounds import Window

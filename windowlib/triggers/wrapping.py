@@ -1,8 +1,5 @@
 """The base class of triggers that wrap another trigger."""
 
-# mypy: disable-error-code="explicit-override"
-# The core needs the standard library only, and Python 3.11's has no typing.override.
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -6,9 +6,6 @@ Sources: Flink 1.8, TimestampsAndPeriodicWatermarksOperator, TimestampsAndPunctu
 StreamSourceContexts.
 """
 
-# mypy: disable-error-code="explicit-override"
-# The core needs the standard library only, and Python 3.11's has no typing.override.
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol

@@ -30,7 +30,6 @@ class IngestionSpec:
             raise SpecError(f"ingestion: every must be positive, got {self.every_ms} ms")
 
     def build(self) -> "IngestionDriver":
-        """Return a driver at the log's start."""
         return IngestionDriver(self)
 
 

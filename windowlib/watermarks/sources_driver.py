@@ -96,7 +96,6 @@ class SourcesSpec:
         return counts or isinstance(self.emission, EmitWithCommits) or isinstance(self.generator, Punctuated)
 
     def build(self) -> "SourcesDriver":
-        """Return a driver at the log's start."""
         return SourcesDriver(self)
 
 

@@ -1,8 +1,5 @@
 """Window assigners: they return the windows that a record belongs to. Users write their own against `Assigner`."""
 
-# mypy: disable-error-code="explicit-override"
-# The core needs the standard library only, and Python 3.11's has no typing.override.
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum

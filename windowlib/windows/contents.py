@@ -170,11 +170,9 @@ class WholeContents:
         self.add_values(contents, [record[2] for record in items], [record[3] for record in items])
 
     def add_values(self, contents: list[Any], values: Sequence[Any], positions: Sequence[Position]) -> None:
-        """Add the values of records."""
         contents[0] = self._add_all(contents[0], values, positions)
 
     def result(self, contents: list[Any]) -> Value:
-        """Return the result of the aggregate."""
         return self._aggregate.result(contents[0])
 
     def merge(self, target: list[Any], sources: Sequence[list[Any]], *, in_log_order: bool) -> list[Any]:  # noqa: ARG002

@@ -4,9 +4,6 @@ A user's reduce, fold or aggregate stores its running value as JSON in one colum
 data.
 """
 
-# mypy: disable-error-code="explicit-override"
-# The core needs the standard library only, and Python 3.11's has no typing.override.
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -159,7 +156,6 @@ class KeyedProcessSpec:
     stale_max: int = STALE_MAX
 
     def build(self, groups: KeyGroupRange | None = None) -> KeyedProcessOperator:
-        """Return a fresh operator that owns `groups`; by default it owns all key groups."""
         return KeyedProcessOperator(self.function, groups, stale_max=self.stale_max)
 
     def state_rules(self) -> StateRules:

@@ -1,8 +1,5 @@
 """Evictors: they drop records from a window before or after its function runs. Users subclass `Evictor`."""
 
-# mypy: disable-error-code="explicit-override"
-# The core needs the standard library only, and Python 3.11's has no typing.override.
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol

@@ -9,16 +9,7 @@ from typing import Any, NamedTuple
 from windowlib.bounds import MIN_TIME_MS
 from windowlib.functions.window_functions import Whole, process_function
 from windowlib.records.named_rows import in_columns
-from windowlib.records.records import (
-    EARLY,
-    LATE_FIRING,
-    ON_TIME,
-    Mode,
-    Pane,
-    Position,
-    Stored,
-    Timing,
-)
+from windowlib.records.records import EARLY, LATE_FIRING, ON_TIME, Mode, Pane, Position, Stored, Timing
 from windowlib.records.tallies import (
     EVICTED,
     FIRED,

@@ -139,7 +139,6 @@ class OpenWindow:
 
     @property
     def contents(self) -> list[Any]:
-        """The contents of the window (contents.Contents)."""
         contents = self.settled
         return self.settle() if contents is None or self.pending else contents
 
@@ -160,7 +159,6 @@ class OpenWindow:
 
     @property
     def edge_count(self) -> int:
-        """The number of edges in the window."""
         return self.settled_edges[0] + len(self.pending) // 2
 
     def empty(self) -> None:

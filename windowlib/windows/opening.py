@@ -97,9 +97,7 @@ class MergingOpening:
             # Purged windows are left out, so that a user's merge is not called for them. In Flink they have no state.
             filled = [other.contents for other in merged if other.edge_count] or [first.contents]
             target.contents = self._contents.merge(
-                filled[0],
-                filled[1:],
-                in_log_order=self._profile.merges_in_log_order,
+                filled[0], filled[1:], in_log_order=self._profile.merges_in_log_order
             )
             target.edges = reduce(together, [other.edges for other in merged])
         # A finished trigger's final pane is never superseded.

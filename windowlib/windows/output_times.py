@@ -5,9 +5,6 @@ that are not behind the watermark add to the hold. A pane has the hold's time an
 EARLY pane of a trigger that emits another pane at the window's end.
 """
 
-# mypy: disable-error-code="explicit-override"
-# The core needs the standard library only, and Python 3.11's has no typing.override.
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal

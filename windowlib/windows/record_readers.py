@@ -5,9 +5,6 @@ read them, it is a dict. A `Place` is an index of the tuple or a key of the dict
 Spark sends them to its workers.
 """
 
-# mypy: disable-error-code="explicit-override"
-# The core needs the standard library only, and Python 3.11's has no typing.override.
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -58,12 +55,17 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class ColumnsOf:
-    """Reads some columns as a copy, at any depth, in a dict. If `places` is None, the record's value is a dict."""
+    """Reads some columns as a copy, at any depth, in a dict.
+
+    If `places` is None, the record's value is a dict. The places are those in the value, or in the part `within` it.
+    """
 
     places: tuple[tuple[str, Place], ...] | None = None
+    within: Place | None = None
 
     def __call__(self, value: Value) -> Mapping[str, Any]:
-        row = dict(value) if self.places is None else {name: value[place] for name, place in self.places}
+        part = value if self.within is None else value[self.within]
+        row = dict(part) if self.places is None else {name: part[place] for name, place in self.places}
         for name, cell in row.items():
             if type(cell) not in ATOMS:
                 row[name] = plain_copy(cell)

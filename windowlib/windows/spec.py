@@ -21,13 +21,7 @@ from windowlib.functions.window_functions import (
 from windowlib.keyed.state_rules import StateRules
 from windowlib.keyed.timers import STALE_MAX, KeyGroupRange
 from windowlib.profiles import STRICT, Profile
-from windowlib.triggers.flink import (
-    ContinuousEventTime,
-    CountReached,
-    EventTime,
-    Never,
-    ProcessingTime,
-)
+from windowlib.triggers.flink import ContinuousEventTime, CountReached, EventTime, Never, ProcessingTime
 from windowlib.triggers.protocol import Trigger
 from windowlib.triggers.wrappers import ProcessingTimeout, Purging
 from windowlib.windows.assigners import Assigner, Global, Session, Sliding, Stagger, Tumbling
@@ -255,7 +249,6 @@ class WindowSpec:
         )
 
     def build(self, groups: KeyGroupRange | None = None) -> WindowOperator:
-        """Return a fresh operator that owns `groups`; by default it owns all key groups."""
         windowing = Windowing(
             assigner=self.assigner,
             trigger=self.effective_trigger(),

@@ -14,7 +14,7 @@ from windowlib.functions.window_functions import process_function
 from windowlib.keyed.snapshots import Snapshot
 from windowlib.keyed.state import KeyedState
 from windowlib.keyed.timer_owners import DueTimer
-from windowlib.keyed.timers import EVENT, PROCESSING, Domain, KeyGroupRange, TimerService
+from windowlib.keyed.timers import EVENT, PROCESSING, Domain, KeyGroupRange, TimedOperator, TimerService
 from windowlib.keyed.watermark_check import check_watermark
 from windowlib.records.records import (
     ASSIGNED,
@@ -43,7 +43,7 @@ from windowlib.windows.window_store import EndStore, WindowStore
 from windowlib.windows.windowing import Windowing
 
 
-class WindowOperator:
+class WindowOperator(TimedOperator):
     """Runs the windows of many keys for a driver. It reads no clock and does no I/O.
 
     The driver calls `advance_processing_time` for the clock, `process` for each record in log order, then
@@ -82,7 +82,6 @@ class WindowOperator:
         self._lacks_stagger = isinstance(self._assigner, Tumbling) and self._assigner.stagger is not Stagger.ALIGNED
 
     def _new_store(self) -> WindowStore:
-        """Return the empty store of the operator's windows."""
         store = EndStore if self._profile.completes_at_end else WindowStore
         return store(self._runtime, self._contents, self.windowing.allowed_lateness_ms)
 
@@ -99,7 +98,6 @@ class WindowOperator:
             self._choose_stagger(first_arrival_ms)
 
     def process(self, record: Record) -> Fate:
-        """Add a record to each of its windows that is not late for it, and return the record's fate."""
         if self._lacks_stagger:
             self._choose_stagger(self._timers.processing_time_ms)
         windows, enter = self._assign(record), self._enter
@@ -183,20 +181,7 @@ class WindowOperator:
         if is_end:
             self._firing.clean_up(open_window, moment)
 
-    def next_event_timer_ms(self) -> int | None:
-        """Return the lowest watermark at which a timer is due, or None if there are no event timers."""
-        return self._timers.event_timers.next_ms()
-
-    def next_processing_timer_ms(self) -> int | None:
-        """Return the earliest instant at which a processing timer is due, or None if there are none."""
-        return self._timers.processing_timers.next_ms()
-
-    @property
-    def watermark_ms(self) -> int:
-        return self._timers.watermark_ms
-
     def drain(self) -> list[Output]:
-        """Return the outputs since the last call, in emission order."""
         self._count_entered()
         outputs = self._runtime.outputs
         self._runtime.outputs = []

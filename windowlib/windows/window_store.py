@@ -32,7 +32,6 @@ class WindowStore:
     __slots__ = ("_cleanup_timers", "_contents", "_lateness_ms", "by_key", "orphans", "runtime")
 
     def __init__(self, runtime: Runtime, contents: Contents, lateness_ms: int) -> None:
-        """Create an empty store."""
         self.runtime = runtime
         timers = runtime.timers
         self._cleanup_timers = timers.event_timers if runtime.is_event_time else timers.processing_timers
@@ -47,7 +46,6 @@ class WindowStore:
             yield from windows.values()
 
     def find(self, key: Hashable, window: Window) -> OpenWindow | None:
-        """Return the open window with these bounds, or None."""
         windows = self.by_key.get(key)
         return windows.get(window) if windows else None
 
@@ -72,7 +70,6 @@ class WindowStore:
             self._cleanup_timers.register(open_window.cleanup_ms, open_window.key, open_window.window)
 
     def delete_cleanup(self, open_window: OpenWindow) -> None:
-        """Delete the window's cleanup timer."""
         self._cleanup_timers.delete(open_window.cleanup_ms, open_window.key, open_window.window)
 
     def remove(self, open_window: OpenWindow) -> None:

@@ -32,16 +32,9 @@ class StoppedRun:
 class Progress:
     """A decision as its page shows it.
 
-    Attributes:
-        dag_id: the DAG that makes it.
-        run_id: the DAG run that makes it.
-        outcome: how far it is.
-        who: the person.
-        started: when it was started, as Airflow writes it.
-        given: the params: what was decided.
-        steps: (task, state, what it has done), in order.
-        refused: why it was refused; empty if it was not.
-        runs: the DAG runs that waited for it.
+    `dag_id` and `run_id` name the DAG run that makes it. `started` is as Airflow writes it, and `given` are the params.
+    `steps` are (task, state, what it has done), in order. `refused` tells why it was refused; empty if it was not.
+    `runs` are the DAG runs that waited for it.
     """
 
     dag_id: str
@@ -56,7 +49,6 @@ class Progress:
 
     @property
     def title(self) -> str:
-        """The outcome in words."""
         return _TITLES[self.outcome]
 
     @property

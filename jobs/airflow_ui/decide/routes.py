@@ -157,11 +157,7 @@ async def _is_under_way(request: Request, dag_id: str, run_id: str | None) -> bo
 
 
 def _check(context: PipelineContext, decision: Decision) -> None:
-    """Check a decision against the ledger at the begin of the request. The worker checks it again when it writes.
-
-    Raises:
-        RequestError: it would be refused.
-    """
+    """Check a decision against the ledger at the begin of the request. The worker checks it again when it writes."""
     work = context.request_context
     seen: LedgerView | None = context.view
     if decision.ledger_version != context.view.version:

@@ -75,11 +75,7 @@ def dag_run(
 
 
 def _pipeline_of(user: BaseUser, dag_id: str) -> PipelineContext | None:
-    """Return the pipeline of a DAG; None if the DAG is not one of ours.
-
-    Raises:
-        HTTPException: the user may not see the pipeline, or its file is broken.
-    """
+    """Return the pipeline of a DAG; None if the DAG is not one of ours."""
     kind, _, name = dag_id.partition("_")
     if kind not in KINDS or not name:
         return None

@@ -8,7 +8,7 @@ from fastapi.responses import HTMLResponse, JSONResponse
 
 from jobs.airflow_ui.context import PipelineContext, Visible, opening_once, visible
 from jobs.airflow_ui.rendering import NO_STORE, page
-from jobs.plain_text import escaped, shortened
+from jobs.plain_text import escaped, first_of, shortened
 from jobs.review import links
 from jobs.review.freshness import freshness_line
 from jobs.review.pages.state import Cause, FailedSlice, PipelineState, pipeline_state
@@ -97,9 +97,7 @@ def _why(state: PipelineState) -> str:
 
 
 def _why_failed(slices: Sequence[FailedSlice]) -> str:
-    named = ", ".join(slice_.slice_id for slice_ in slices[:MAX_NAMED])
-    more = f" and {len(slices) - MAX_NAMED} more" if len(slices) > MAX_NAMED else ""
-    return f"{named}{more}: {slices[0].reason}"
+    return f"{first_of([slice_.slice_id for slice_ in slices], MAX_NAMED)}: {slices[0].reason}"
 
 
 def _path(state: PipelineState) -> str:

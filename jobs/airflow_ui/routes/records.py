@@ -8,20 +8,11 @@ from fastapi.responses import HTMLResponse
 
 from jobs.airflow_ui.context import PipelineContext, PipelineDep, opening_once
 from jobs.airflow_ui.rendering import page
-from jobs.airflow_ui.tables import cells_of
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.review.explain import Explanation
 from jobs.review.links import KEY
-from jobs.review.pages.cells import cell
-from jobs.review.pages.record_page import (
-    Found,
-    Scope,
-    find,
-    scope_after,
-    search_scope,
-    spec_of_chain,
-    windows_of_key,
-)
+from jobs.review.pages.cells import cell, cells_of
+from jobs.review.pages.record_page import Found, Scope, find, scope_after, search_scope, spec_of_chain, windows_of_key
 from jobs.review.pages.record_search import Searched, search_records
 from jobs.review.pages.row_pages import shown_columns
 from jobs.review.pages.window_page import window_addresses

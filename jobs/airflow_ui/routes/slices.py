@@ -14,7 +14,6 @@ from jobs.airflow_ui.context import DecisionPlace, PipelineContext, PipelineDep,
 from jobs.airflow_ui.drawings import plot_caption, plot_svg
 from jobs.airflow_ui.feeds import FeedsDep
 from jobs.airflow_ui.rendering import NO_STORE, page
-from jobs.airflow_ui.tables import Cells, cells_of
 from jobs.ledger.view import StagedRun
 from jobs.pipeline.slices import slice_of_id
 from jobs.planning.change_sentences import told_changes
@@ -22,7 +21,7 @@ from jobs.reading.plain_values import column_values
 from jobs.reading.stored_rows import StoredRuns
 from jobs.reading.stored_tables import spec_of
 from jobs.review import links
-from jobs.review.pages.cells import csv_line
+from jobs.review.pages.cells import Cells, cells_of, csv_line
 from jobs.review.pages.failing import Tally, find_examples, reason_tallies
 from jobs.review.pages.lineage import dag_runs_of, lineage_of, slice_files
 from jobs.review.pages.plots import output_plots
@@ -168,7 +167,6 @@ class RowsQuery(BaseModel):
     format: Literal["html", "csv"] = "html"
 
     def ask(self) -> RowsAsk:
-        """Return what the page shows."""
         kept = Filter(column=self.column, comparison=self.how, value=self.value) if self.column and self.value else None
         return RowsAsk(filter=kept, sort=self.sort or None, is_descending=self.order == "desc", page=self.page)
 
@@ -222,7 +220,6 @@ class _Addresses:
         self.run = run or ""
 
     def page(self, number: int) -> str:
-        """Return the address of another page."""
         return self._with(page=str(number))
 
     def sorted_by(self, column: str) -> str:
@@ -250,11 +247,7 @@ class _Addresses:
 
 
 def _slice(context: PipelineContext, slice_id: str) -> Slice:
-    """Return a slice of the ledger, or of the pipeline's grid.
-
-    Raises:
-        HTTPException: 404, the pipeline has no such slice.
-    """
+    """Return a slice of the ledger, or of the pipeline's grid."""
     try:
         return slice_of_id(context.pipeline, slice_id, known=context.view.slices)
     except RequestError as error:

@@ -30,9 +30,5 @@ def window(
     pipeline = spec_of_chain(context.pipeline, context.view)
     key = {name: request.query_params.get(f"{KEY}{name}", "")[:MAX_TEXT] for name in pipeline.log.key_columns}
     ask = WindowAsk(key=key, start=start, end=end, request_id=request_id)
-    values = {
-        "name": context.name,
-        "ask": ask,
-        "w": window_page(context.lake, pipeline, ask, view=context.view),
-    }
+    values = {"name": context.name, "ask": ask, "w": window_page(context.lake, pipeline, ask, view=context.view)}
     return page(request, "window", values)

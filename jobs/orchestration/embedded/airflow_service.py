@@ -69,11 +69,7 @@ def login(service: Service) -> Login:
     """Return the address and the account of a service."""
     known = prepare_home(service.home)
     return Login(
-        url=service.url,
-        user=USER,
-        password=known.password,
-        viewer=VIEWER,
-        viewer_password=known.viewer_password,
+        url=service.url, user=USER, password=known.password, viewer=VIEWER, viewer_password=known.viewer_password
     )
 
 

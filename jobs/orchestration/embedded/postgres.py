@@ -189,11 +189,7 @@ def _wait_until_ready(cluster: Cluster, server: subprocess.Popen[bytes], binarie
 
 
 def _binaries(owner: Owner) -> Path:
-    """Return the directory of `postgres`, which the user of the server can read.
-
-    Raises:
-        DatabaseFailed: the package is not installed, or has no such version.
-    """
+    """Return the directory of `postgres`, which the user of the server can read."""
     spec = importlib.util.find_spec(SERVER_PACKAGE)
     package = Path(spec.origin).parent if spec and spec.origin else None
     if package is None or not (package / _INSTALLATION / "bin" / "postgres").is_file():

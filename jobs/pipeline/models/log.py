@@ -212,7 +212,7 @@ Expression = Annotated[str, AfterValidator(refuse_controls_but_lines), AfterVali
 
 LogFormat = Literal["delta", "parquet", "iceberg"]
 """What the log is: a Delta table, a directory of Parquet files with Hive partitions, or an Iceberg table."""
-PartitionType = Literal["string", "date", "int", "bigint"]
+PartitionType = Literal["string", "date", "tinyint", "smallint", "int", "bigint"]
 HISTORY = "^[A-Za-z0-9][A-Za-z0-9._-]{0,39}$"
 
 

@@ -2,23 +2,10 @@
 
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import (
-    Field,
-    Strict,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, Strict, ValidationInfo, field_validator, model_validator
 
 from jobs.durations import Duration, PositiveDuration
-from jobs.pipeline.models.grammar import (
-    ColumnName,
-    FunctionGrammar,
-    GrammarModel,
-    UnitName,
-    WordOrKeys,
-    is_stored,
-)
+from jobs.pipeline.models.grammar import ColumnName, FunctionGrammar, GrammarModel, UnitName, WordOrKeys, is_stored
 
 Kind = Literal["bounded", "ascending", "legacy_bounded", "punctuated", "periodic", "column", "ingestion"]
 

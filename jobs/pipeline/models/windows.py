@@ -308,6 +308,12 @@ class WindowsGrammar(Choice):
             or (self.atlas is not None and self.atlas.needs_clock)
         )
 
+    @property
+    def keeps_records(self) -> bool:
+        """Whether windows keep whole records, and no running aggregates."""
+        has_slide = self.count is not None and self.count.slide is not None
+        return self.evictor is not None or self.storm is not None or has_slide
+
     def functions(self) -> tuple[FunctionGrammar, ...]:
         """Return the users' functions that this part of the file names."""
         sessions = (self.session, self.dynamic_session)

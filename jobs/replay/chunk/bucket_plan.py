@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jobs.engine.engine import Engine
 from jobs.engine.user_functions import Functions
@@ -100,20 +100,32 @@ def chunk_tables(pipeline: Pipeline, pinned: PinnedLog, *, stored_records: Itera
         stored=stored,
         record_names=names,
         derivation=derived,
-        were_dates=_were_dates(pipeline, in_log, pinned.widened, inputs=inputs),
+        were_dates=_were_dates(pipeline, in_log, kept, inputs=inputs),
     )
 
 
 def _were_dates(
-    pipeline: Pipeline, columns: Mapping[str, str], widened: Mapping[str, str], *, inputs: Mapping[str, str]
+    pipeline: Pipeline, columns: Mapping[str, str], stored: Iterable[Node], *, inputs: Mapping[str, str]
 ) -> frozenset[str]:
-    """Return the inputs that were dates before columns of the log were widened, also those that are derived."""
-    if "date" not in widened.values():
+    """Return the inputs with timestamps that were dates before columns of the log were widened, also derived ones."""
+    fields = {field["name"]: spell_type(field["type"]) for node in stored for field in _fields(node)}
+    former = {name: kind for name, kind in fields.items() if columns.get(name, kind) != kind}
+    if not any("date" in kind for kind in former.values()):
         return frozenset()
-    before = dict(widened)
+    before = dict(former)
     with suppress(SpecError):  # an expression that does not fit the former types is newer than the records
-        before |= input_columns(pipeline, {**columns, **widened})
-    return frozenset(name for name, kind in inputs.items() if kind != "date" and before.get(name) == "date")
+        before |= input_columns(pipeline, {**columns, **former})
+    return frozenset(
+        name
+        for name, kind in inputs.items()
+        if "timestamp_ntz" in kind and "date" in before.get(name, "") and before[name] != kind
+    )
+
+
+def _fields(node: Node) -> Iterable[Mapping[str, Any]]:
+    assert not isinstance(node, str), "the type of record is a struct"
+    fields: Iterable[Mapping[str, Any]] = node["fields"]
+    return fields
 
 
 def plan_buckets(

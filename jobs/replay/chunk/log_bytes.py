@@ -17,8 +17,7 @@ BYTES_PER_TASK: Final = 64_000_000
 def check_log_bytes(tasks: Tasks, log: PinnedLog, *, bytes_per_task: int = BYTES_PER_TASK) -> Mapping[str, str]:
     """Compare every file that is read with its checksum file, or with the digest that an earlier reading has stored.
 
-    Returns:
-        slice -> the digests of its files that no checksum file covers, as `LogCoordinates.file_digests`.
+    Returns slice -> the digests of its files that no checksum file covers, as `LogCoordinates.file_digests`.
 
     Raises:
         LogError: a file is not as it was written, or as an earlier reading has found it, or it cannot be read.

@@ -183,20 +183,13 @@ def _bounded_rows(
 
 
 def driven_time(
-    engine: Engine,
-    blocks: "Iterable[pa.RecordBatch]",
-    ranges: Sequence[SliceRange],
-    *,
-    before: Sequence[SourceRow],
+    engine: Engine, blocks: "Iterable[pa.RecordBatch]", ranges: Sequence[SliceRange], *, before: Sequence[SourceRow]
 ) -> ChunkTime:
     """Compute the time of a chunk in one pass over its valid records.
 
-    Args:
-        engine: the engine of the pipeline.
-        blocks: the records in log order: `sequence, slice_no, event_time_ms, arrival_ms, commit`, the text `source`
-            (null: no source), and the columns that the driver of time asks for as `c0, c1 ..` in feed form.
-        ranges: the slices of the chunk, along the sequence numbers of its records.
-        before: the rows of `time_before`.
+    `blocks` are the records in log order: `sequence, slice_no, event_time_ms, arrival_ms, commit`, the text `source`
+    (null: no source), and the columns that the driver of time asks for as `c0, c1 ..` in feed form. `before` are the
+    rows of `time_before`.
     """
     first_ms = ranges[0].start_ms if engine.needs_clock else MIN_TIME_MS
     timeline = Timeline(engine.time.driver(), clock_ms=first_ms)

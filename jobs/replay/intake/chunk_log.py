@@ -3,17 +3,20 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from jobs.engine.engine import Engine
 from jobs.lake.direct_reading import DirectReading, direct_reading
 from jobs.lake.event_log import PinnedLog
 from jobs.pipeline.look_back import look_back
+from jobs.pipeline.models.log import TimeColumn as TimeGrammar
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.replay.chunk.bucket_plan import ChunkTables, chunk_tables
-from jobs.replay.chunk.eligibility import why_not_partials
-from jobs.replay.chunk.reading import log_reading
+from jobs.replay.chunk.time_steps import needs_pass
 from jobs.replay.intake.log_blocks import LogColumns
 from jobs.replay.sizes import SIZES, Sizes
 from jobs.runs import Slice
-from windowlib.columnar.log_reading import LogReading
+from jobs.storage import spark_uri
+from windowlib.columnar.log_reading import LogReading, TimeColumn
+from windowlib.kernels.coverage import why_not_combined
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,12 +49,27 @@ class ChunkLog:
 
     @property
     def reading(self) -> LogReading:
-        """The roles of the log's columns."""
-        return log_reading(self.pipeline, self.log, self.slices, needs_clock=self._reads_arrivals)
+        """The roles of the log's columns. The slices have the numbers 0, 1, ... in the chunk.
 
-    @property
-    def _reads_arrivals(self) -> bool:
-        return self.tables.engine.needs_clock or self.pipeline.log.distinct is not None
+        If a part of the pipeline needs the arrival time, a record without one is invalid.
+        """
+        numbers = {slice_.slice_id: number for number, slice_ in enumerate(self.slices)}
+        log = self.pipeline.log
+        needs_arrival = self.tables.engine.needs_clock or log.distinct is not None
+        return LogReading(
+            uri=spark_uri(self.log.uri),
+            version=self.log.version,
+            slice_columns=log.slice.columns,
+            slices={value: numbers[slice_id] for value, slice_id in self.log.partitions().items()},
+            key=log.key_columns,
+            event_time=_time_column(log.event_time),
+            arrival_time=_time_column(log.arrival_time) if needs_arrival and log.arrival_time else None,
+            gap=_gap_column(self.pipeline),
+            record_id=log.record_id,
+            order=log.order_columns,
+            widened=self.log.widened,
+            moved=self.log.moved(),
+        )
 
     @property
     def before(self) -> "ChunkLog":
@@ -95,3 +113,23 @@ class ChunkLog:
         if self.log.records < self.sizes.combined_records or self.reading.event_time.name not in self.log.nodes:
             return False  # no statistics bound an event time that is derived
         return why_not_partials(self.tables.engine) is None
+
+
+def why_not_partials(engine: Engine) -> str | None:
+    """Return why tasks exchange single records, as one sentence; None if they combine them first."""
+    if needs_pass(engine):
+        return "the watermark depends on more than the greatest event time so far"
+    return why_not_combined(engine.operator, engine.layout)
+
+
+def _gap_column(pipeline: Pipeline) -> TimeColumn | None:
+    """The column that holds the session gap of each record, if the pipeline has one."""
+    windows = pipeline.windows
+    session = None if windows is None else (windows.session or windows.dynamic_session)
+    if session is None or session.gap.column is None:
+        return None
+    return TimeColumn(name=session.gap.column, unit="ms" if session.gap.unit is None else session.gap.unit.value)
+
+
+def _time_column(grammar: TimeGrammar) -> TimeColumn:
+    return TimeColumn(name=grammar.column, unit=grammar.unit.value if grammar.unit else None)

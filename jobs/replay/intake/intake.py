@@ -44,11 +44,8 @@ class Intake:
 def take_in(tasks: Tasks, chunk: ChunkLog, *, directory: str, records_per_block: int) -> Intake:
     """Return the records of a chunk in log order.
 
-    Args:
-        tasks: reads and sorts. They are in a session of Spark if only Spark reads the log.
-        chunk: the log.
-        directory: where tasks write sorted records.
-        records_per_block: about the number of records of a block.
+    The tasks are in a session of Spark if only Spark reads the log. They write sorted records into `directory`. A block
+    has about `records_per_block`.
 
     Raises:
         LogError: a file cannot be read, or the order of the pipeline is not total.
@@ -123,7 +120,6 @@ def order_plan(chunk: ChunkLog, directory: str, *, threads: int) -> OrderPlan:
 
 
 def _blocks_of(made: list[Block] | SortedFile, *, records_per_block: int) -> list[Block]:
-    """Return the blocks of files that the intake has written."""
     if not isinstance(made, SortedFile):
         return made
     name = made.path.rpartition("/")[2]

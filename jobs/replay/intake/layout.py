@@ -22,7 +22,6 @@ class Layout:
 
     @property
     def records(self) -> int:
-        """The number of records in the chunk."""
         return self.ranges[-1].end_sequence
 
     def first(self, slice_no: int) -> int:
@@ -33,9 +32,7 @@ class Layout:
 def layout_of(ordered: Mapping[int, Sequence[Block]], slices: Sequence[Slice]) -> Layout:
     """Return the layout of blocks that are in log order.
 
-    Args:
-        ordered: slice place -> its blocks in log order, without their places in the chunk and in the slice.
-        slices: the slices of the chunk, in order.
+    `ordered` maps the place of a slice to its blocks, without their places in the chunk and in the slice.
     """
     blocks: list[Block] = []
     ranges: list[SliceRange] = []
@@ -80,12 +77,7 @@ def joined_groups(whole: Block, groups: Iterable[tuple[int, int]], *, records_pe
 
 
 def footer_of(block: Block, uri: str) -> "pq.FileMetaData | None":
-    """Return the footer of the file of a block; None if it cannot be read, which the scan reports.
-
-    Args:
-        block: the block.
-        uri: the log.
-    """
+    """Return the footer of the file of a block; None if it cannot be read, which the scan reports."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -71,13 +71,8 @@ class LogColumns:
     ) -> Iterator[pa.RecordBatch]:
         """Yield the records of a block in log order, with the log's columns (or those that are named).
 
-        A column that the file does not have is null in all rows.
-
-        Args:
-            block: the block.
-            columns: the columns of the log to read; all when None.
-            hidden: names of columns of integers that files may have besides those of the log. They are at the end.
-                `ROW` is the number of the row in the file.
+        A column that the file does not have is null in all rows. `hidden` names columns of integers that files may have
+        besides those of the log. They are at the end. `ROW` is the number of the row in the file.
 
         Raises:
             LogError: the file cannot be read, or it does not have as many records as the Delta log states.
@@ -192,10 +187,7 @@ class LogColumns:
                 for field, name in zip(wanted, named, strict=True)
             ]
             for batch in file.iter_batches(
-                batch_size=rows_at_once,
-                row_groups=block.row_groups,
-                columns=read,
-                use_threads=False,
+                batch_size=rows_at_once, row_groups=block.row_groups, columns=read, use_threads=False
             ):
                 count = batch.num_rows
                 arrays = [

@@ -63,9 +63,8 @@ class SortedRows(NamedTuple):
 def sorted_rows(columns: Sequence[pa.Array], *, close: int = CLOSE) -> SortedRows:
     """Return rows in log order. Rows that share a place are in any order.
 
-    Args:
-        columns: columns of equal length, each in the form of `comparable`.
-        close: rows are placed by their integers if these span up to so many times as many values as there are rows.
+    The columns are in the form of `comparable`. Rows are placed by their integers if these span up to `close` times as
+    many values as there are rows.
     """
     packed = _packed(columns)
     if packed is not None:
@@ -111,8 +110,7 @@ def _placed(packed: NDArray[np.int64], close: int) -> Indexes | None:
 def signs(columns: Sequence[pa.Array]) -> Signs:
     """Return for each row but the last how the next one compares to it: 1 after it, 0 equal, -1 before it.
 
-    Args:
-        columns: columns of equal length, each in the form of `comparable`.
+    The columns are in the form of `comparable`.
     """
     length = len(columns[0])
     order: Signs = np.zeros(max(length - 1, 0), dtype=np.int8)
@@ -173,9 +171,7 @@ def _end(columns: Sequence[pa.Array], chosen: Callable[[pa.Array], pa.Scalar]) -
 def places_among(columns: Sequence[pa.Array], bounds: Sequence[OrderKey]) -> Indexes:
     """Return for each row how many of the bounds, which ascend, are not after it.
 
-    Args:
-        columns: columns of equal length, each in the form of `comparable`.
-        bounds: places in these columns.
+    The columns are in the form of `comparable`.
     """
     first, *rest = columns
     if rest and bounds and all(pa.types.is_integer(column.type) for column in columns):

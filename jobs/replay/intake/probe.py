@@ -63,17 +63,11 @@ class Cluster(NamedTuple):
 
     @property
     def records(self) -> int:
-        """The number of records."""
         return sum(file.block.records for file in self.files)
 
 
 def probe(file: SourceFile, reading: OrderReading, sizes: ProbeSizes) -> Probed:
     """Read the order of the records of a file.
-
-    Args:
-        file: the file, or a part of it.
-        reading: how to read it.
-        sizes: how many records a task orders, and which runs to find.
 
     Raises:
         LogError: the file cannot be read.
@@ -160,9 +154,7 @@ def _chosen_rows(records: int, count: int) -> list[int]:
 def clusters(probes: list[tuple[SourceFile, Probed]], *, memory_bytes: int) -> list[Cluster]:
     """Return the files of a slice that have records as clusters, in log order.
 
-    Args:
-        probes: the files, and their order.
-        memory_bytes: a task orders so many bytes of records in memory.
+    A task orders `memory_bytes` of records in memory.
     """
     filled = [(probed.span, file, probed) for file, probed in probes if probed.span is not None]
     filled.sort(key=lambda entry: entry[0])

@@ -54,9 +54,7 @@ class RunFinder:
     def add(self, order: Sequence[pa.Array], times: Ints | None) -> list[RowRun] | None:
         """Return the runs of the next batch; None if there are too many.
 
-        Args:
-            order: the commit and the row id of each record.
-            times: the event times of the records, if a bound of them is asked.
+        `order` has the commit and the row id of each record, and `times` its event time, if a bound of them is asked.
         """
         commits, ids = (values.to_numpy().astype(np.int64, copy=False) for values in order)
         runs: list[RowRun] = []

@@ -56,11 +56,8 @@ def write_sorted(
 ) -> SortedFile:
     """Write sorted records as one file, and check that no two different records share a place.
 
-    Args:
-        batches: the columns of the log in table order under any names, and the columns `order` at the end.
-        plan: how to write.
-        slice_no: the slice.
-        order: the order columns; the first one is the commit if the order of appending is asked.
+    A batch has the columns of the log in table order under any names, and the columns `order` at the end. The first of
+    these is the commit if the order of appending is asked.
 
     Raises:
         LogError: different records have the same place.

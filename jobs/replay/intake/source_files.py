@@ -50,9 +50,7 @@ class OrderReading:
     def batches(self, file: SourceFile, *, whole: bool) -> Iterator[tuple[pa.RecordBatch, list[pa.Array]]]:
         """Yield the records of a file, and their order columns in the form of `comparable`.
 
-        Args:
-            file: the file.
-            whole: whether the records have all columns of the log. If not, they have those that order them, and `time`.
+        With `whole`, the records have all columns of the log, else those that order them, and `time`.
 
         Raises:
             LogError: the file cannot be read.

@@ -24,12 +24,8 @@ def refuse_ties(
 ) -> None:
     """Compare the records that share a place with the record before them.
 
-    Args:
-        places: the places of records in log order.
-        rows_at: returns the records of the log at some numbers in that order.
-        uri: the log.
-        columns: the columns of the log that give the places; None if row ids give them.
-        widened: as for `record_hashes`.
+    `places` has the places of records in log order, and `rows_at` returns the records of the log at some numbers in
+    that order. `columns` give the places; None if row ids give them. `widened` is as for `record_hashes`.
 
     Raises:
         LogError: different records share a place; it names up to five places.

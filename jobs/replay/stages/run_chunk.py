@@ -200,12 +200,7 @@ def _windows_plan(
         checkpoints=replace(pinned.checkpoint_rules(), changes_only=pinned.lets_rows_stay()),
     )
     without_arrays, steps = save_steps(time.steps, directory)
-    return WindowsPlan(
-        bucket_plan=replace(plan, steps=without_arrays),
-        steps=steps,
-        directory=directory,
-        known=known,
-    )
+    return WindowsPlan(bucket_plan=replace(plan, steps=without_arrays), steps=steps, directory=directory, known=known)
 
 
 def _bucket_tasks(scanned: Sequence[Scanned], buckets: int, state: DividedState) -> list[BucketTask]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from jobs.expressions.derived_columns import Derivation
 from jobs.expressions.evaluation import Derived, derive
-from jobs.plain_text import shortened
+from jobs.plain_text import first_of, shortened
 from jobs.replay.groups import groups_of, joined
 from jobs.replay.intake.blocks import Block
 from jobs.replay.intake.log_blocks import LogColumns
@@ -75,9 +75,7 @@ def _path(text: UndecodableText) -> str:
 
 
 def _detail(texts: list[UndecodableText]) -> str:
-    shown = [f"{_path(text)}: {shortened(escaped_text(text.raw), MAX_TEXT)}" for text in texts[:MAX_SHOWN]]
-    more = len(texts) - MAX_SHOWN
-    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+    return first_of([f"{_path(text)}: {shortened(escaped_text(text.raw), MAX_TEXT)}" for text in texts], MAX_SHOWN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,8 +32,6 @@ from windowlib.records import tables
 from windowlib.records.row_ids import IdSum
 from windowlib.records.tables import Table
 
-_OTHER_TYPE = (KeyError, pa.ArrowException)
-"""The errors of a cast of stored columns to the types of this spec."""
 DivideTask: TypeAlias = Mapping[str, tuple[TableFile, ...]]
 """The files of one task by table, those of a table in the order of their parts."""
 
@@ -242,7 +240,7 @@ def _divide(stored: StoredTable, files: Sequence[TableFile], plan: DividePlan, *
         for stored_rows, alive in _rows(stored, files, plan, removed=removed):
             try:
                 rows = pa.table({name: _conformed(stored_rows, name, kind) for name, kind in kinds.items()})
-            except _OTHER_TYPE as error:
+            except pa.ArrowException as error:
                 what = f"table {table.name} has a column of another type: {error!r:.300}; allowed are {kinds}"
                 return DividedTable(table=table.name, staying=IdSum(), damage=what)
             chosen = alive

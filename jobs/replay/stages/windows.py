@@ -12,13 +12,7 @@ import pyarrow as pa
 
 from jobs.replay.stages.parquet_writer import EncodedFile, KnownRun, RowSink, close_sinks
 from jobs.replay.stages.scan import fed_records
-from jobs.replay.stages.shuffle_files import (
-    ShuffleBatch,
-    ShuffleWriter,
-    joined_batches,
-    read_shuffled,
-    shuffle_writers,
-)
+from jobs.replay.stages.shuffle_files import ShuffleBatch, ShuffleWriter, joined_batches, read_shuffled, shuffle_writers
 from windowlib.columnar.plan import KEPT_TAG, BucketPlan, TallyKey
 from windowlib.columnar.watermark_steps import STEP_ARRAYS, Steps
 from windowlib.execution.bucket import BucketRun

@@ -6,12 +6,17 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from expectations.formatting import duration, is_time
 from jobs.plain_text import escaped, escaped_json
-from jobs.reading.plain_values import plain, shown_instant, shown_interval
+from jobs.reading.plain_values import column_values, plain, shown_instant, shown_interval
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Cells = list[list[tuple[str | None, bool]]]
+"""Rows of (text, whether it is a number). The text of null is None."""
 NULL = "null"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -59,6 +64,15 @@ def _milliseconds(ms: int, column: str) -> str:
 def is_number(value: object) -> bool:
     """Return whether a cell is aligned as a number."""
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+
+
+def cells_of(table: "pa.Table") -> Cells:
+    """Return the cells of stored rows, column by column in the order of the table."""
+    columns = [
+        [(None if value is None else cell(value, name), is_number(value)) for value in column_values(table[name])]
+        for name in table.column_names
+    ]
+    return [list(row) for row in zip(*columns, strict=True)]
 
 
 def csv_line(values: Sequence[object]) -> str:

@@ -57,7 +57,6 @@ class CheckPast:
         return tuple(reversed(self.trend.points[-SHOWN_VALUES:]))
 
     def shown(self, value: float | None) -> str:
-        """Return a value as text."""
         return "no value" if value is None else self.trend.spelled(value)
 
     def sentences(self) -> Iterator[str]:

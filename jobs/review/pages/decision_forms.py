@@ -74,11 +74,8 @@ class RequestForms:
 class DecisionForms:
     """The decisions at one place. Each part is None if it does not belong to the place.
 
-    Attributes:
-        ledger_version: the version of the ledger that the page shows. A decision is compared with it.
-        request: the decisions on a request.
-        publication: the number of the publication that can be rolled back, and whether that is possible.
-        resume: whether the chain is held after a rollback, and by whom.
+    A decision is compared with `ledger_version`, which the page shows. `publication` is the number of the publication
+    that can be rolled back. `resume` tells by whom the chain is held after a rollback.
     """
 
     ledger_version: int
@@ -103,24 +100,20 @@ def decision_forms(
 ) -> DecisionForms:
     """Return the decisions that are possible at a place.
 
-    Args:
-        work: the context of the pipeline, for the rules.
-        view: the ledger as the page shows it.
-        request_id: a request. Its decisions are shown.
-        run_id: a run that the place shows. The decisions on it alone are shown, in an open request that it stops: in
-            `request_id` if that is one, else in the newest, else in the one that shows it to readers.
-        publication: a publication, which may be rolled back. Without any place, it is the newest that readers see.
+    Of a `run_id`, the decisions on that run alone are shown, in an open request that it stops: in `request_id` if that
+    is one, else in the newest, else in the one that shows it to readers. A `publication` may be rolled back. Without
+    any place, it is the newest that readers see.
     """
     if request_id is None and run_id is None and publication is None:
         publication = view.standing[-1].seq if view.standing else None
     request = _request_at(view, request_id=request_id, run_id=run_id)
-    is_chain = request_id is None and run_id is None
+    hold = view.hold if request_id is None and run_id is None else None
     return DecisionForms(
         ledger_version=view.version,
         request=None if request is None else _request_forms(work, view, request, run_id=run_id),
         publication=publication,
         roll_back=None if publication is None else _roll_back(work, view, publication),
-        resume=_resume(view) if is_chain and view.hold is not None else None,
+        resume=None if hold is None else f"{hold.who} rolled publication {hold.undoes} back: {hold.reason}",
     )
 
 
@@ -158,7 +151,9 @@ def _request_forms(
         held_count=len(held),
         publish=_publish(work, view, request),
         waive_and_publish=Possible(
-            why_not=refusal_after(work, view, request, waived=_names(held[:MAX_SHOWN])) if held else ""
+            why_not=refusal_after(work, view, request, waived=[run.result.slice.slice_id for run in held[:MAX_SHOWN]])
+            if held
+            else ""
         ),
         cancel=_tried(lambda: cancel_events(work, view, request_id=request.request_id, reason="-", by=_ANYBODY)),
         is_worked_on=is_live(work, request),
@@ -174,10 +169,6 @@ def _may_publish_again(work: RequestContext, view: LedgerView, request: Request)
     return is_rolled_back and bool(newly_shown(view, request)) and is_ready(work, view, request)
 
 
-def _names(runs: Sequence[StagedRun]) -> list[str]:
-    return [run.result.slice.slice_id for run in runs]
-
-
 def _held(run: StagedRun) -> HeldSliceForm:
     cannot = (
         "" if run.verdict is Verdict.FAIL else "the check itself failed, so its result is unknown; run the slice again"
@@ -191,18 +182,11 @@ def _publish(work: RequestContext, view: LedgerView, request: Request) -> Possib
     if is_due(work, view, request):
         return Possible()  # the worker compares the settled windows before it publishes
     outcome = judge_publication(work, view, request)
-    if outcome.is_published:
-        return Possible(why_not=outcome.why if outcome.is_seen_already else "")
-    return Possible(why_not=outcome.why)
+    return Possible(why_not="" if outcome.is_published and not outcome.is_seen_already else outcome.why)
 
 
 def _roll_back(work: RequestContext, view: LedgerView, publication: int) -> Possible:
     return _tried(lambda: rollback_events(work, view, publication=publication, reason="-", by=_ANYBODY))
-
-
-def _resume(view: LedgerView) -> str:
-    assert view.hold is not None, "the caller has checked it"
-    return f"{view.hold.who} rolled publication {view.hold.undoes} back: {view.hold.reason}"
 
 
 def _tried(events: Callable[[], Sequence[LedgerEvent]]) -> Possible:

@@ -62,6 +62,8 @@ def find_examples(stored: StoredRuns, run: StagedRun, checks: Sequence[CheckResu
 
 
 def _examples(stored: StoredRuns, run: StagedRun, result: CheckResult) -> Examples | None:
+    import pyarrow as pa
+
     if result.table not in {WINDOW_OUTPUTS, LATE_RECORDS}:
         return None
     check = check_of(result.check, result.column, result.arguments)
@@ -85,7 +87,7 @@ def _examples(stored: StoredRuns, run: StagedRun, result: CheckResult) -> Exampl
         tallies=tuple(
             tally(failing, result.table, name)
             for name in counted
-            if name in failing.column_names and _can_be_counted(failing.schema.field(name).type)
+            if name in failing.column_names and not pa.types.is_nested(failing.schema.field(name).type)
         ),
     )
 
@@ -127,9 +129,3 @@ def tally(rows: "pa.Table", table: str, column: str) -> Tally:
     ]
     others = len(rows) - sum(count for _, count in shown)
     return Tally(table=table, column=column, values=tuple(shown), others=others)
-
-
-def _can_be_counted(kind: "pa.DataType") -> bool:
-    import pyarrow as pa
-
-    return not pa.types.is_nested(kind)

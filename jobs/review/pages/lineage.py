@@ -20,30 +20,19 @@ MAX_FILES = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunPlace:
-    """A run, and its slice."""
-
-    slice_id: str
-    run_id: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Lineage:
     """The input of a run and the runs around it in the chain.
 
-    Attributes:
-        table: the table of the log, without credentials.
-        log: the version of the log, and how much of it the run has read.
-        before: the run whose state this run continued; None at the begin of a chain.
-        after: the runs that continued from the state of this run.
-        upstream: if the log is a table of another pipeline, the runs of that pipeline whose rows the run has read.
+    `table` is without credentials, and `log` tells how much of it the run has read. The run continued the state of
+    `before`, and those of `after` continued its own. If the log is a table of another pipeline, `upstream` are the runs
+    whose rows it has read.
     """
 
     table: str
     log: LogCoordinates
-    before: RunPlace | None
-    after: tuple[RunPlace, ...]
-    upstream: tuple[RunPlace, ...] = ()
+    before: RunResult | None
+    after: tuple[RunResult, ...]
+    upstream: tuple[RunResult, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,9 +58,9 @@ def lineage_of(lake: Lake, pipeline: Pipeline, view: LedgerView, *, run: StagedR
     return Lineage(
         table=without_credentials(lake.event_log(pipeline)),
         log=own.log,
-        before=None if before is None else _place(before.result),
-        after=tuple(map(_place, after)),
-        upstream=tuple(_place(part.result) for part in _upstream_runs(lake, pipeline, run)),
+        before=None if before is None else before.result,
+        after=tuple(after),
+        upstream=tuple(part.result for part in _upstream_runs(lake, pipeline, run)),
     )
 
 
@@ -88,10 +77,6 @@ def _upstream_runs(lake: Lake, pipeline: Pipeline, run: StagedRun) -> tuple[Stag
     inside = (own.parts for own in slices if slice_.start_ms <= own.run.result.slice.start_ms < slice_.end_ms)
     read = {part.result.run_id: part for parts in inside for part in parts}  # a slice may be made of shorter ones
     return tuple(sorted(read.values(), key=lambda part: part.result.slice.start_ms))
-
-
-def _place(result: RunResult) -> RunPlace:
-    return RunPlace(slice_id=result.slice.slice_id, run_id=result.run_id)
 
 
 def slice_files(lake: Lake, pipeline: Pipeline, slice_: Slice, *, read: LogCoordinates) -> ShownFiles:

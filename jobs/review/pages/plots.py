@@ -75,11 +75,8 @@ def shown_panes(rows: "pa.Table", keys: Sequence[str]) -> "pa.Table":
 def plots_of(rows: "pa.Table", names: Sequence[str], *, every_ms: int | None, most: int) -> tuple[Plot, ...]:
     """Return the plots of some outputs, each with at most `most` points.
 
-    Args:
-        rows: panes, with `window_start`, `kind` and the outputs.
-        names: numeric outputs.
-        every_ms: the time between the starts of two windows; None if that is not regular.
-        most: the most points of a plot.
+    `rows` are panes, with `window_start`, `kind` and the outputs `names`, which are numeric. `every_ms` is the time
+    between the starts of two windows; None if that is not regular.
     """
     with ArrowSql() as opened:
         return tuple(_plot(opened, rows, name=name, every_ms=every_ms, most=most) for name in names)

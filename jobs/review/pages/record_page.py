@@ -51,7 +51,6 @@ class Scope:
 
     @property
     def slices(self) -> frozenset[str]:
-        """The ids of the slices."""
         return frozenset(self.view.slices)
 
 
@@ -143,14 +142,8 @@ def windows_of_key(
 ) -> "tuple[pa.Table, int]":
     """Return the newest windows of a key that readers see in the slices of a scope, and how many there are.
 
-    A window that a slice after the scope has replaced is not among them.
-
-    Args:
-        lake: the lake.
-        pipeline: the pipeline.
-        key: key column -> value, as pages show it. Columns without a value match all windows.
-        scope: the slices.
-        most: how many windows to return.
+    A window that a slice after the scope has replaced is not among them. `key` maps a key column to its value, as pages
+    show it. Columns without a value match all windows. At most `most` windows are returned.
 
     Raises:
         RangeError: a value is not of the key column's type.

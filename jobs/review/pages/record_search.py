@@ -63,14 +63,9 @@ def search_records(
 ) -> Searched:
     """Search the log for records whose id has a text in it, in the slices of the ledger that have records.
 
-    Args:
-        lake: the lake.
-        pipeline: the spec of the chain. It has `log.record_id`.
-        view: the ledger.
-        part: the text. Upper and lower case are equal.
-        last: the newest slice to search; None: the newest of all.
-        seconds: no further slices are read after this time. At least one slice is read.
-        clock: tells the time in seconds.
+    `pipeline` is the spec of the chain, and has `log.record_id`. Upper and lower case of `part` are equal. `last` is
+    the newest slice to search; None: the newest of all. No further slices are read after `seconds`, but at least one
+    is.
 
     Raises:
         RequestError: the ledger has no slice `last`, or the slices are no partitions of the log.

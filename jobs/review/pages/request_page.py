@@ -41,19 +41,10 @@ class RequestLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeldChecks:
-    """The checks that did not pass in a held slice of the request, the worst first."""
-
-    slice_id: str
-    run_id: str
-    failures: tuple[CheckLine, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RequestPage:
     """The page of a request. `lines` has the first slices, at most `MAX_LINES` of `slice_count`.
 
-    `checks` has the checks that did not pass, for the first held slices.
+    `checks` has the first held slices, each with the checks that did not pass, the worst first.
     `refresh_s` is set while a process works on the request: the page is then loaded again after so many seconds.
     """
 
@@ -63,7 +54,7 @@ class RequestPage:
     opened: str
     spec: str
     held: tuple[HeldSlice, ...]
-    checks: tuple[HeldChecks, ...]
+    checks: tuple[tuple[HeldSlice, tuple[CheckLine, ...]], ...]
     lines: tuple[RequestLine, ...]
     slice_count: int
     statuses: tuple[tuple[Status, int], ...]
@@ -75,14 +66,7 @@ class RequestPage:
 
 
 def request_page(work: RequestContext, view: LedgerView, request: Request, *, planned: "Plan | None") -> RequestPage:
-    """Return the page of a request.
-
-    Args:
-        work: the context of the pipeline.
-        view: the ledger.
-        request: a request of the view.
-        planned: its plan, which tells why slices without a run are replayed, and how long that takes.
-    """
+    """Return the page of a request. The plan tells why slices without a run are replayed, and how long that takes."""
     why = {} if planned is None else _plan_reasons(planned)
     slices = request_slices(work.pipeline, view, request)
     kept = left_as_they_are(view, request, slices, planned=planned)
@@ -103,7 +87,7 @@ def request_page(work: RequestContext, view: LedgerView, request: Request, *, pl
         opened=instant(request.opened_at_ms),
         spec=request.spec_fingerprint[:12],
         held=held,
-        checks=tuple(_held_checks(view, held_slice) for held_slice in held[:MAX_HELD]),
+        checks=tuple((slice_, _failures(view, slice_)) for slice_ in held[:MAX_HELD]),
         lines=tuple(lines[:MAX_LINES]),
         slice_count=len(lines),
         staged_facts=counted_facts(line.facts for line in lines),
@@ -115,9 +99,8 @@ def request_page(work: RequestContext, view: LedgerView, request: Request, *, pl
     )
 
 
-def _held_checks(view: LedgerView, held: HeldSlice) -> HeldChecks:
-    failures = tuple(line for line in check_lines(view, view.run(held.run_id)) if not line.is_passed)
-    return HeldChecks(slice_id=held.slice_id, run_id=held.run_id, failures=failures)
+def _failures(view: LedgerView, held: HeldSlice) -> tuple[CheckLine, ...]:
+    return tuple(line for line in check_lines(view, view.run(held.run_id)) if not line.is_passed)
 
 
 def requests_of_dag_run(view: LedgerView, dag_id: str, run_id: str) -> tuple[Request, ...]:

@@ -23,10 +23,7 @@ _EXACT: Final = Context(prec=500)
 _DOUBLE_DIGITS: Final = 12
 _DURATION_DIGITS: Final = 3
 """A page shows so many digits of a double, and of a duration."""
-_NUMBERS: Final = {
-    "_by_ms": "a duration, such as 1.5 s, or a number of milliseconds",
-    "_ms": "a number or a time",
-}
+_NUMBERS: Final = {"_by_ms": "a duration, such as 1.5 s, or a number of milliseconds", "_ms": "a number or a time"}
 """The numbers that a column is compared with, by the suffix of its name."""
 _UNITS_MS: Final = {"s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _HALF: Final = Decimal("0.5")

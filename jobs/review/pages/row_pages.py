@@ -92,7 +92,6 @@ class RunRows:
 
     @property
     def uri(self) -> str:
-        """The place of the table."""
         return self.stored.lake.table(self.stored.pipeline, self.table)
 
     def columns(self) -> tuple[str, ...]:
@@ -257,11 +256,7 @@ def _check_columns(ask: RowsAsk, columns: Sequence[str], table: str) -> None:
 
 
 def _choose(rows: "pa.Table", ask: RowsAsk) -> list[int]:
-    """Return the positions of the rows that the filter keeps, in the order of the sort.
-
-    Raises:
-        RangeError: the value of the filter is not of the column's type.
-    """
+    """Return the positions of the rows that the filter keeps, in the order of the sort."""
     import numpy as np
 
     names = list(dict.fromkeys(name for name in (ask.sort, ask.filter.column if ask.filter else None) if name))

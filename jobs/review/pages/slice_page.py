@@ -55,7 +55,6 @@ class CheckLine:
 
     @property
     def is_passed(self) -> bool:
-        """Whether the check passed."""
         return self.check.verdict is Verdict.PASS
 
 
@@ -113,12 +112,8 @@ def slice_page(
 ) -> SlicePage:
     """Return the page of a slice.
 
-    Args:
-        view: the ledger.
-        slice_: the slice.
-        shown: the run that the page is about, of `choose_run`.
-        rows: the rows of the report for this slice, for texts and commands.
-        is_awaited: whether the schedule waits for the records of the slice.
+    `shown` is the run that the page is about, of `choose_run`. `rows` are those of the report for this slice, for texts
+    and commands. `is_awaited`: the schedule waits for the records of the slice.
     """
     runs = [run for run in view.runs.values() if run.result.slice.slice_id == slice_.slice_id]
     seen = view.published.get(slice_.slice_id)

@@ -12,7 +12,7 @@ from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
 from jobs.pipeline.slices import past_end, show_ms, slice_grid
 from jobs.plain_text import counted
 from jobs.planning.change_sentences import ToldChanges, told_changes
-from jobs.planning.published_spec import on_published_spec, why_lost, why_not_replayed
+from jobs.planning.published_spec import on_published_spec, why_not_replayed, why_stopped
 from jobs.planning.request_context import RequestContext, holders, with_cut_of
 from jobs.planning.standing import awaited_slice, empty_slices, holes
 from jobs.publishing.rules import UNVERIFIED, judge_publication, unverified_slices
@@ -76,7 +76,6 @@ class OpenRequest:
 
     @property
     def opened(self) -> str:
-        """When it was opened."""
         return instant(self.opened_ms)
 
 
@@ -111,8 +110,8 @@ _BADGES = {Cause.HOLD: "chain held", Cause.LOST: "chain stopped", Cause.LATE: "l
 class PipelineState:
     """One pipeline on the overview. `sees` tells the slices that readers see; `watermark` how far these have come.
 
-    `failed` are the slices that readers see although they failed. `lost` tells why the published chain cannot be
-    computed any more, and how it goes on; empty if it can.
+    `failed` are the slices that readers see although they failed. `lost` tells why the published chain cannot go
+    on, and what to do; empty if it can.
     `changes` are the published slices whose records in the log are others now. `ended` tells that the log has ended,
     `holes` which slices before the head are left out.
     `awaits` is what the schedule waits for. `repair` is a late repair that is proposed.
@@ -200,7 +199,7 @@ def pipeline_state(work: RequestContext, view: LedgerView) -> PipelineState:
         awaits=awaited(work, view),
         requests=tuple(open_request(work, view, request) for request in reversed(view.open_requests())),
         repair=None if repair is None else open_request(work, view, repair),
-        lost=why_lost(on_chain, view),
+        lost=why_stopped(on_chain, view),
     )
 
 

@@ -61,7 +61,6 @@ class CheckTrend:
         return not self.has_curve and self.counts.get(Verdict.PASS, 0) == len(self.points)
 
     def spelled(self, value: float) -> str:
-        """Return a value of the curve as text."""
         return percent(value) if self.unit == SHARE_OF_ROWS else spell(value, self.column)
 
 
@@ -69,12 +68,9 @@ class CheckTrend:
 class Failure:
     """A check that did not pass, in words."""
 
-    verdict: Verdict
-    severity: str
-    table: str
+    check: CheckResult
     demand: str
     found: str
-    description: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,23 +191,12 @@ def failures_of(checks: Sequence[CheckResult]) -> tuple[Failure, ...]:
     """Return the checks that did not pass in words, the worst one first."""
     stopping = [check for check in checks if check.verdict is not Verdict.PASS]
     stopping.sort(key=lambda check: (-VERDICTS.index(check.verdict), -severity_rank(check.severity)))
-    return tuple(_failure(check) for check in stopping)
+    return tuple(Failure(check=check, demand=demanded(check), found=found_by(check)) for check in stopping)
 
 
 def demanded(check: CheckResult) -> str:
     """Return what a check demands, in words."""
     return messages.demand(check.check, check.column, stored_object(check.arguments))
-
-
-def _failure(check: CheckResult) -> Failure:
-    return Failure(
-        verdict=check.verdict,
-        severity=check.severity,
-        table=check.table,
-        demand=demanded(check),
-        found=found_by(check),
-        description=check.description or "",
-    )
 
 
 def found_by(check: CheckResult) -> str:

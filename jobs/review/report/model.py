@@ -87,7 +87,6 @@ class SliceLine:
 
     @property
     def slice_id(self) -> str:
-        """The slice's id."""
         return self.slice.slice_id
 
     @cached_property
@@ -172,7 +171,7 @@ def build_model(rows: ReportRows) -> ReportModel:
     counted = Counter(line.status for line in lines)
     held, failed = cards(rows.held, rows), cards(rows.failing, rows)
     waived = cards([line.run for line in lines if line.run is not None and line.status is Status.WAIVED], rows)
-    listed, others = _choose_listed(lines)
+    older = max(0, len(lines) - MAX_LISTED_SLICES)
     headline, healthy = _headline(rows, lines, counted)
     return ReportModel(
         rows=rows,
@@ -184,8 +183,8 @@ def build_model(rows: ReportRows) -> ReportModel:
         totals=total(line.run.result.counts for line in lines if line.run),
         statuses=tuple((kind, counted[kind]) for kind in Status if kind is not Status.AWAITED or counted[kind]),
         lines=lines,
-        listed=listed,
-        periods=_periods(others),
+        listed=lines[older:][::-1],
+        periods=_periods(lines[:older]),
         held=held[:MAX_HELD],
         failed=failed[:MAX_HELD],
         waived=waived[:MAX_HELD],
@@ -277,12 +276,6 @@ def _published_range(rows: ReportRows) -> str:
     return f"{shown} and {left_out:,} more {'range' if left_out == 1 else 'ranges'}" if left_out > 0 else shown
 
 
-def _choose_listed(lines: Sequence[SliceLine]) -> tuple[tuple[SliceLine, ...], tuple[SliceLine, ...]]:
-    """Return the newest slices, newest first, and the older ones, oldest first."""
-    cut = max(0, len(lines) - MAX_LISTED_SLICES)
-    return tuple(reversed(lines[cut:])), tuple(lines[:cut])
-
-
 def _periods(lines: Sequence[SliceLine]) -> tuple[Period, ...]:
     """Return sums by month, newest first; by year if there are more than 120 months."""
     months = {line.slice_id[:7] for line in lines}
@@ -318,11 +311,7 @@ def _late(rows: ReportRows) -> LateSummary | None:
         return None
     worst = max(late_rows, key=lambda slice_id: late_rows[slice_id].max_ms)
     edges = [duration(edge) for edge in LATE_EDGES_MS]
-    labels = [
-        f"under {edges[0]}",
-        *(f"{low} to {high}" for low, high in pairwise(edges)),
-        f"{edges[-1]} or more",
-    ]
+    labels = [f"under {edges[0]}", *(f"{low} to {high}" for low, high in pairwise(edges)), f"{edges[-1]} or more"]
     totals = [sum(late.classes[index] for late in late_rows.values()) for index in range(len(labels))]
     counts = {slice_id: run.result.counts for slice_id, run in rows.runs.items()}
     return LateSummary(

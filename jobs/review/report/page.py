@@ -80,15 +80,8 @@ _SYMBOLS = {Verdict.PASS: "✓", Verdict.WARN: "!", Verdict.FAIL: "✕", Verdict
 def write_report(lake: "Lake", pipeline: "Pipeline", path: Path | None = None) -> str:
     """Write the page about a pipeline from its ledger and tables.
 
-    An existing page is replaced in one step, so nobody reads a half-written page.
-
-    Args:
-        lake: the lake with the pipeline's tables.
-        pipeline: the spec, for slices and names.
-        path: the file to write; `reports/<pipeline>.html` in the lake when None.
-
-    Returns:
-        The path of the written file, or its URI in an object store.
+    An existing page is replaced in one step, so nobody reads a half-written page. Without a `path`, it is
+    `reports/<pipeline>.html` in the lake. Returns the path of the written file, or its URI in an object store.
 
     Raises:
         RequestError: the page cannot be written there.
@@ -105,12 +98,13 @@ def write_report(lake: "Lake", pipeline: "Pipeline", path: Path | None = None) -
         if is_remote(place):
             _put(place, content)
         else:
-            Path(place).parent.mkdir(parents=True, exist_ok=True)
+            if path is None:  # a directory that a person has misspelled is not made
+                Path(place).parent.mkdir(parents=True, exist_ok=True)
             _replace(Path(place), content)
     except (OSError, ValueError) as error:  # ValueError: a path with a NUL character
         raise RequestError(
-            f"the report cannot be written to {place.rpartition('/')[0]}: {getattr(error, 'strerror', None) or error}; "
-            "name another file with --output"
+            f"the report cannot be written to {place.rpartition('/')[0] or '.'}: "
+            f"{getattr(error, 'strerror', None) or error}; name another file with --output"
         ) from error
     return place
 
@@ -138,9 +132,7 @@ def _replace(target: Path, content: bytes) -> None:
 def render(model: ReportModel, differences: "RequestDifferences | None" = None) -> str:
     """Return the page as HTML; equal models and differences give equal texts.
 
-    Args:
-        model: the content.
-        differences: what the newest open request would change. None: the page has no section about it.
+    `differences` are what the newest open request would change; without them, the page has no section about it.
     """
     style = report_style()
     anchors = {line.slice_id: f"s{number}" for number, line in enumerate(model.listed)}
@@ -185,9 +177,7 @@ def section(name: str, values: Mapping[str, Any]) -> str:
 def section_values(model: ReportModel, slice_href: Callable[[str], str]) -> dict[str, Any]:
     """Return the variables that the templates of the sections need, besides `is_live`.
 
-    Args:
-        model: the content.
-        slice_href: slice id -> the address of the slice, empty without one.
+    `slice_href` returns the address of a slice, empty without one.
     """
     return {
         "m": model,

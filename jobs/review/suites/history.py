@@ -38,7 +38,6 @@ class RunHistory:
 
     @property
     def slice_ids(self) -> tuple[str, ...]:
-        """The slices of the runs."""
         return tuple(run.result.slice.slice_id for run in self.runs)
 
 

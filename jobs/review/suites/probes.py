@@ -60,10 +60,8 @@ class Probe:
 def probes(pipeline: "Pipeline", schemas: "Mapping[str, pa.Schema]", *, max_values: int = MAX_VALUES) -> list[Probe]:
     """Return the probes of a pipeline: of its runs, its windows and its late records.
 
-    Args:
-        pipeline: the spec of the runs.
-        schemas: table -> its stored columns, for `window_outputs` and `late_records`.
-        max_values: a key with more different values than this gets no check of its values.
+    `schemas` has the stored columns of `window_outputs` and `late_records`. A key with more than `max_values` different
+    values gets no check of its values.
     """
     outputs = schemas[WINDOW_OUTPUTS]
     made = [*_of_run(), *_of_windows(pipeline, outputs)]

@@ -41,7 +41,6 @@ class Proposal:
 
     @property
     def checks(self) -> int:
-        """The number of proposed checks."""
         return sum(len(suite["expectations"]) for suite in self.document.values())
 
     @property
@@ -55,11 +54,7 @@ def propose(
 ) -> Proposal:
     """Return a suite that passes on every run of the history, with the history that justifies each check.
 
-    Args:
-        pipeline: the spec of the runs.
-        past: the runs and their tables.
-        rule: how ranges are made.
-        runs_needed: a shorter history is noted in the suites.
+    A history of fewer than `runs_needed` is noted in the suites.
 
     Raises:
         RequestError: the history has no run.

@@ -78,7 +78,6 @@ class Trial:
 
     @property
     def changes(self) -> tuple[TriedSlice, ...]:
-        """The slices whose verdict would change."""
         return tuple(slice_ for slice_ in self.slices if slice_.is_changed)
 
     def to_json(self) -> dict[str, Any]:
@@ -102,14 +101,9 @@ def try_suite(
     """Return what a suite would have said of every run of a history.
 
     Each table is read once, with the columns that the two suites need. Hindcast's own checks of a run, such as the law
-    of conservation and the change of settled windows, count in both verdicts as the ledger has them.
-
-    Args:
-        candidate: the suite to try.
-        present: the suite to compare it with. It is computed again only for runs that another suite checked.
-        past: the runs and their tables.
-        fail_on: the least severity of the candidate that stops publication.
-        progress: is told after each block how many slices it had.
+    of conservation and the change of settled windows, count in both verdicts as the ledger has them. `present` is
+    computed again only for runs that another suite checked. `fail_on` is the least severity of the candidate that stops
+    publication. `progress` is told after each block how many slices it had.
 
     Raises:
         StoreError: rows cannot be read, or differ from those that were written.
@@ -197,7 +191,6 @@ class _CheckTally:
         self._shares: list[float] = []
 
     def add(self, result: CheckResult) -> None:
-        """Add the result of a slice."""
         self._slices += 1
         observed = json.loads(result.observed or "{}")
         number = messages.measured(observed)
@@ -212,7 +205,6 @@ class _CheckTally:
         self._last = result.slice_id
 
     def result(self) -> TriedCheck:
-        """Return the history."""
         low, high = self._values or self._shares or (None, None)
         check = self._one
         return TriedCheck(

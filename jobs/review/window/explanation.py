@@ -12,7 +12,7 @@ from jobs.ledger.seen_log import known_log
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import show_instant
-from jobs.plain_text import agreeing, counted
+from jobs.plain_text import agreeing, counted, first_of
 from jobs.planning.changed_slices import named_spans
 from jobs.planning.event_times import event_times
 from jobs.reading.log_places import log_place
@@ -56,14 +56,8 @@ def explain_window(
     """Explain a window of the published runs, or with the staged runs of a request in their place.
 
     Only slices are read that may have records of the window, or in which it is open. Of their records, only those of
-    the key leave the tasks.
-
-    Args:
-        lake: the lake.
-        pipeline: the spec of the published chain.
-        asked: the question.
-        view: the ledger version.
-        reading: returns the tasks that read a slice, and may refuse to read it.
+    the key leave the tasks. `pipeline` is the spec of the published chain. `reading` returns the tasks that read a
+    slice, and may refuse to read it.
 
     Raises:
         RequestError: there is no such window, or several, or the pipeline has no windows with bounds.
@@ -172,11 +166,7 @@ class _Told:
 
 
 def _resolved(chain: Chain, asked: AskedWindow, stored: StoredPanes) -> WantedWindow:
-    """Return the window that was asked for.
-
-    Raises:
-        RequestError: no window starts there, or several do.
-    """
+    """Return the window that was asked for."""
     pipeline = chain.pipeline
     assert pipeline.windows is not None, "the caller has checked it"
     end_ms = fixed_end(pipeline.windows, asked.start_ms)
@@ -226,9 +216,7 @@ def _only_end(chain: Chain, asked: AskedWindow, stored: StoredPanes) -> int:
 
 
 def _named(windows: Iterable[Bounds]) -> str:
-    named = [bounds_text(*bounds) for bounds in sorted(windows)]
-    more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
-    return ", ".join(named[:MOST_NAMED]) + more
+    return first_of([bounds_text(*bounds) for bounds in sorted(windows)], MOST_NAMED)
 
 
 def _has_grid(pipeline: Pipeline) -> bool:

@@ -21,11 +21,9 @@ SHOWN = "shown"
 def records_of_key(tasks: Tasks, counted: CountedLog, key: Key) -> Iterator[pa.Table]:
     """Yield the records of a key in log order, the valid and the other ones.
 
-    The memory is that of the records of the key in as many groups of blocks as tasks run at the same time.
-
-    Returns:
-        The columns of `FED`, the key as `k0 ..`, the inputs of the executor as `v0 ..`, `record_id`, `problem` (a code
-        of `windowlib.columnar.instants`) and `SHOWN`.
+    The memory is that of the records of the key in as many groups of blocks as tasks run at the same time. They have
+    the columns of `FED`, the key as `k0 ..`, the inputs of the executor as `v0 ..`, `record_id`, `problem` (a code of
+    `windowlib.columnar.instants`) and `SHOWN`.
     """
     plan, groups = counted.plan, counted.groups
     for start in range(0, len(groups), tasks.cores):

@@ -53,7 +53,6 @@ class StoredPanes:
         return panes.append_column("__taken_back", is_taken_back).sort_by(order).drop_columns("__taken_back")
 
     def starting_at(self, start_ms: int, runs: Iterable[StagedRun]) -> set[Bounds]:
-        """Return the windows with panes that start at an instant."""
         return self._bounds(runs, pc.field("window_start") == _at(start_ms))
 
     def around(self, at_ms: int, runs: Iterable[StagedRun]) -> set[Bounds]:
@@ -83,10 +82,7 @@ class StoredPanes:
 def seen_by_readers(rows: pa.Table, runs: Mapping[str, StagedRun], keys: Iterable[str]) -> set[tuple[str, int]]:
     """Return (attempt, row id) of the rows of one window that readers see: those of the default view.
 
-    Args:
-        rows: the rows of one window, as `StoredPanes.of_window` returns them.
-        runs: slice -> the published run.
-        keys: the key columns.
+    `rows` are those of `StoredPanes.of_window`, and `runs` maps a slice to its published run.
     """
     if not rows.num_rows:
         return set()

@@ -94,11 +94,8 @@ def bounds_text(start_ms: int, end_ms: int, *, is_right_closed: bool = False) ->
 def key_of_text(pipeline: Pipeline, text: str, columns: Mapping[str, Node]) -> Key:
     """Return the key that a text names.
 
-    Args:
-        pipeline: the pipeline.
-        text: the value of the key column. Of several columns, their values in the order of `log.key` as a line of CSV.
-            `all` for a pipeline with `log.over: all`.
-        columns: the stored columns of `window_outputs`, which have the types of the key.
+    Of several key columns, `text` has the values in the order of `log.key` as a line of CSV. It is `all` for a pipeline
+    with `log.over: all`. `columns` are the stored ones of `window_outputs`, which have the types of the key.
 
     Raises:
         RequestError: the text has another number of values, or a value has not the type of its column.

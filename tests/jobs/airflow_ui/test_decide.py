@@ -297,6 +297,7 @@ def test_too_many_fields_and_files_are_refused(clients: Clients, airflow: FakeAi
     assert airflow.calls == []
 
 
+@pytest.mark.slow
 def test_a_comment_and_an_assignment_are_written_by_the_dag_and_shown_escaped(
     clients: Clients, airflow: FakeAirflow, place: Place
 ) -> None:

@@ -505,6 +505,7 @@ aggregates: {total: {sum: total}}
 """
 
 
+@pytest.mark.slow
 def test_slices_of_pipelines_that_read_each_other_are_linked(clients: Clients, place: Place) -> None:
     (place.pipelines / "totals.yaml").write_text(TOTALS, encoding="utf-8")
     reader = load_file(place.pipelines / "totals.yaml")
@@ -628,6 +629,7 @@ def test_the_digest_is_a_page(clients: Clients, place: Place, monkeypatch: pytes
     assert "2024-01-03 since 2024-02-01 00:00:00 UTC: window_outputs: total: failed" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("edited", ["timezone: America/New_York", "timezone: Asia/Tokyo"])
 def test_an_edited_cut_changes_no_page_until_it_is_adopted(
     clients: Clients, place: Place, monkeypatch: pytest.MonkeyPatch, edited: str
@@ -654,6 +656,7 @@ def test_an_edited_cut_changes_no_page_until_it_is_adopted(
     assert gauges(work, view) == gauges(place.work, view)
 
 
+@pytest.mark.slow
 def test_a_window_is_explained_on_a_page_that_its_rows_link_to(clients: Clients, place: Place) -> None:
     """The rows are those of a real replay, because the page runs the operator again."""
     asked = Asked(from_ms=day_ms("2024-01-01"), to_ms=day_ms("2024-01-03"), who="ines", reason="")

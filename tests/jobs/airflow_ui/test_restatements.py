@@ -152,6 +152,7 @@ def test_a_proposal_is_declined_by_the_form_of_a_decision(
     assert airflow.calls == [("trigger", "decide_sales")]
 
 
+@pytest.mark.slow
 def test_a_double_click_replays_once(clients: Clients, proposal: Request, airflow: FakeAirflow) -> None:
     client, path = clients("admin"), links.replay_path("sales", proposal.request_id)
     html = client.get(links.request_page("sales", proposal.request_id)).text

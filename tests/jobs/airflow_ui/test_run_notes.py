@@ -85,6 +85,7 @@ def _running(dag: Any) -> Any:  # noqa: ANN401 - a DAG, a DagRun of the database
         )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_marking_a_run_as_failed_frees_its_request_and_the_note_tells_what_was_staged(
     place: Place, api: "TestClient"
 ) -> None:

@@ -74,6 +74,7 @@ def test_the_configured_address_is_an_own_origin(monkeypatch: pytest.MonkeyPatch
             not_cross_site(request(other))
 
 
+@pytest.mark.slow
 def test_the_plugin_imports_nothing_but_links_for_tasks() -> None:
     """Every task imports the plugin; only the api-server may import the app."""
     code = (

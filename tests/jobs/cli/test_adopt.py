@@ -91,6 +91,7 @@ def run_ids(shell: Shell, *command: str) -> dict[str, str]:
     return {run["slice_id"]: run["run_id"] for run in shell.json(*command)["runs"]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "difference"),
     [
@@ -163,6 +164,7 @@ def test_a_change_of_code_beside_an_edit_that_fires_the_same_windows_has_the_che
     assert UNBROKEN in {check.check for run in view.runs.values() for check in run.result.checks}
 
 
+@pytest.mark.slow
 def test_an_adoption_that_begins_earlier_tells_the_changes_of_the_slices_before(published: Shell) -> None:
     write(published, "1h")
     assert published("adopt", "sales") == 0, published.err
@@ -171,6 +173,7 @@ def test_an_adoption_that_begins_earlier_tells_the_changes_of_the_slices_before(
     assert "may see records of windows that are open there twice" in " ".join(published.err.split())
 
 
+@pytest.mark.slow
 def test_outputs_of_the_earlier_spec_are_shown_beside_those_of_the_new_one(published: Shell) -> None:
     write(published, "0s", **{"aggregates: {n:": "aggregates: {m:"})
     assert published("adopt", "sales") == 0, published.err
@@ -188,6 +191,7 @@ def shown_rows(shell: Shell) -> list[str]:
     return rows
 
 
+@pytest.mark.slow
 def test_a_repair_is_shown_made_and_gone(published: Shell) -> None:
     shown = published.json("repair", "sales")
     assert shown["records"] == sum(late["records"] for late in shown["late"]) > 0
@@ -230,6 +234,7 @@ def appended(shell: Shell) -> Shell:
     return shell
 
 
+@pytest.mark.slow
 def test_the_command_for_a_changed_slice_of_the_former_spec_is_accepted(appended: Shell) -> None:
     shell = appended
     write(shell, "9h", **APPENDED)
@@ -248,6 +253,7 @@ def test_the_command_for_a_changed_slice_of_the_former_spec_is_accepted(appended
     assert "To restate it" not in flat(shell.out)
 
 
+@pytest.mark.slow
 def test_a_run_that_ends_a_repair_tells_it_and_its_plan_warns(appended: Shell) -> None:
     shell = appended
     assert shell("repair", "sales", "--run") == 0, shell.err
@@ -262,6 +268,7 @@ def test_a_run_that_ends_a_repair_tells_it_and_its_plan_warns(appended: Shell) -
     assert told in flat(shell.out), "one is outside the range"
 
 
+@pytest.mark.slow
 def test_a_staged_request_is_held_by_a_failed_run_that_the_end_of_a_repair_would_show(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -296,6 +303,7 @@ def test_a_staged_request_is_held_by_a_failed_run_that_the_end_of_a_repair_would
     assert "next: hindcast publish" not in shell.out
 
 
+@pytest.mark.slow
 def test_an_adoption_that_takes_windows_from_readers_waits_for_a_person(shell: Shell) -> None:
     """With a smaller bound, the warm-up fires windows that the published head has fired. Its rows are not published."""
     small = {"tumbling: {size: 30h}": "tumbling: {size: 2h}"}
@@ -318,6 +326,7 @@ def test_an_adoption_that_takes_windows_from_readers_waits_for_a_person(shell: S
     assert shell("adopt", "sales") == 0, "windows that fire later are not lost"
 
 
+@pytest.mark.slow
 def test_windows_that_wait_in_the_former_chain_and_that_the_new_one_has_fired_are_counted(
     shell: Shell, tmp_path: Path
 ) -> None:
@@ -371,6 +380,7 @@ def test_a_smaller_size_takes_the_records_that_the_warm_up_has_fired(
     assert bool(re.search(r"[1-9]\d* windows? lost for good", flat(shell.err))) == is_held
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("windows", "edited", "is_repeated"),
     [
@@ -396,6 +406,7 @@ def test_an_adoption_that_shows_records_twice_waits_for_a_person(
     assert (shell.out == before) == is_repeated
 
 
+@pytest.mark.slow
 def test_the_watermark_of_other_event_times_excuses_no_lost_window(shell: Shell) -> None:
     """Defect: windows of the former event time that begin after the watermark of the new one counted as shown later."""
     write(shell, "0s", **{"size: 30h": "size: 24h"})
@@ -420,6 +431,7 @@ def test_the_check_also_holds_a_range_after_the_published_head(shell: Shell) -> 
     assert f"the new spec begin ({day(3)})" in flat(shell.err)
 
 
+@pytest.mark.slow
 def test_an_adoption_after_a_removed_state_waits_for_a_person(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the former state, the check cannot know which windows wait there. It does not pass in silence."""
     write(shell, "0s", **{"size: 30h": "size: 24h"})
@@ -442,6 +454,7 @@ def test_an_adoption_after_a_removed_state_waits_for_a_person(shell: Shell, monk
     assert shell("publish", "sales") == 0, shell.err
 
 
+@pytest.mark.slow
 def test_an_adoption_whose_warm_up_was_removed_waits_for_a_person(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -479,6 +492,7 @@ def test_nothing_to_adopt_and_wrong_bounds_are_told(published: Shell) -> None:
     assert "is after the published head" in " ".join(published.err.split())
 
 
+@pytest.mark.slow
 def test_a_spec_without_a_restart_point_is_refused_before_anything_is_written(published: Shell) -> None:
     write(published, "0s", **{"tumbling: {size: 30h}\n  allowed_lateness: 0s": "count: {size: 3}"})
     before = published.json("status", "sales")
@@ -492,6 +506,7 @@ def test_a_pipeline_without_published_slices_has_nothing_to_adopt(shell: Shell) 
     assert "no published chain" in shell.err
 
 
+@pytest.mark.slow
 def test_another_length_of_slices_is_adopted_after_the_published_head(shell: Shell) -> None:
     """The state is that of the published chain, so no window is lost or shown twice over the border."""
     hours = [datetime.combine(FIRST, time(), UTC) + timedelta(hours=hour) for hour in range(4 * 24)]

@@ -44,6 +44,7 @@ def flat(text: str) -> str:
     return " ".join(text.split())
 
 
+@pytest.mark.slow
 def test_edit_candidate_diff_promote_rollback(edited: Shell) -> None:
     before = published(edited)
     name = candidate(edited)
@@ -69,6 +70,7 @@ def test_edit_candidate_diff_promote_rollback(edited: Shell) -> None:
     assert edited("verify", "sales") == 0, edited.out
 
 
+@pytest.mark.slow
 def test_the_published_chain_and_its_states_outlive_edits_of_the_outputs(shell: Shell) -> None:
     """The outputs and their functions change in a candidate and in an adopted file. Then the former file goes on."""
     retracting = "\n  trigger: {count: 2}\n  accumulation: retracting\n  leftovers: report"
@@ -120,6 +122,7 @@ def published_schema_of(shell: Shell) -> pa.Schema:
     return pq.read_schema(target).remove_metadata()
 
 
+@pytest.mark.slow
 def test_a_candidate_is_in_the_way_of_no_other_request(edited: Shell) -> None:
     candidate(edited)
     write(edited, "0s")
@@ -143,6 +146,7 @@ def test_another_edited_file_is_another_candidate_and_two_are_compared(edited: S
     assert edited("diff", "sales", "--request", first, "--request", second, "--request", first) == 2
 
 
+@pytest.mark.slow
 def test_promotion_is_refused_if_readers_see_something_else_since(edited: Shell) -> None:
     name = candidate(edited)
     roll_back(edited)

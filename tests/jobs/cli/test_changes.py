@@ -4,6 +4,7 @@ from itertools import pairwise
 from typing import Any
 
 import pyarrow.parquet as pq
+import pytest
 
 from tests.jobs.cli.conftest import Shell
 from tests.support.fake_replay import append_day
@@ -20,6 +21,7 @@ def windows(shell: Shell, version: int) -> dict[tuple[str, str], dict[str, Any]]
     return {(row["key"], f"{row['window_start']:%Y-%m-%d}"): row for row in rows}
 
 
+@pytest.mark.slow
 def test_a_sink_follows_publications_and_a_rollback_by_their_changes(shell: Shell) -> None:
     versions = [0]
     for amounts in ({}, {"a": 10, "c": 1}, {"b": 5}):

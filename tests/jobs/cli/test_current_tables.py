@@ -9,6 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 from jobs.lake import plain_table
+from jobs.lake.durable_commits import added_paths
 from jobs.lake.lake import Lake
 from jobs.ledger.history import REMEMBERED
 from jobs.orchestration.maintenance import verify_all
@@ -79,6 +80,7 @@ def random_command(shell: Shell, rng: Random) -> None:
         shell("publish", "sales")
 
 
+@pytest.mark.slow
 def test_the_tables_follow_random_commands_of_which_some_are_killed(
     kept: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,6 +107,7 @@ def test_the_tables_follow_random_commands_of_which_some_are_killed(
             assert_shows_what_readers_see(kept)
 
 
+@pytest.mark.slow
 def test_a_table_that_is_behind_is_told_and_caught_up(kept: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     kept("run", "sales", *RANGE)
     history = DeltaTable(place(kept, WINDOW_OUTPUTS)).history(1)[0]
@@ -135,6 +138,7 @@ def test_a_table_that_is_behind_is_told_and_caught_up(kept: Shell, monkeypatch: 
     assert_damage_of_the_table_hides_nothing(kept)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("opened", "moves"), [(0, True), (1, True), (2, True), (3, True), (2, False), (3, False)])
 def test_a_publication_while_the_tables_are_verified_is_no_finding(
     kept: Shell, monkeypatch: pytest.MonkeyPatch, opened: int, *, moves: bool
@@ -165,6 +169,7 @@ def test_a_publication_while_the_tables_are_verified_is_no_finding(
     assert opens > opened
 
 
+@pytest.mark.slow
 def test_a_publish_and_a_rollback_that_run_again_move_what_a_killed_one_has_left(
     kept: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,14 +192,18 @@ def test_a_publish_and_a_rollback_that_run_again_move_what_a_killed_one_has_left
         assert_shows_what_readers_see(kept)
 
 
+@pytest.mark.slow
 def test_recover_moves_the_tables_back_to_what_readers_see(kept: Shell) -> None:
     kept("run", "sales", *RANGE)
     append_day(kept.root, "2024-01-03", {"a": 10})
     kept("run", "sales", *RANGE)
     assert_shows_what_readers_see(kept)
     newest = kept.json("status", "sales")["pipelines"][0]["newest_publication"]["publication"]
-    for commit in (kept.root / "sales" / "ledger" / "_delta_log").glob("*.json"):
+    ledger = kept.root / "sales" / "ledger"
+    for commit in (ledger / "_delta_log").glob("*.json"):
         if int(commit.stem) >= newest:
+            for path in added_paths(commit):
+                (ledger / path).unlink()
             commit.unlink()
     REMEMBERED.forget_all()
     assert kept("recover", "sales", "--reason", "the disk failed") == 0, kept.err
@@ -243,6 +252,7 @@ def test_the_first_share_of_the_slices_has_the_current_tables(kept: Shell) -> No
     assert (found(0), found()) == ([], ["current_window_outputs"])
 
 
+@pytest.mark.slow
 def test_a_current_table_whose_log_is_damaged_hides_nothing_and_is_written_again(kept: Shell, tmp_path: Path) -> None:
     """Defect: `status` called the pipeline broken, and `verify` told nothing else; both advised to restore a copy."""
     assert kept("run", "sales", *RANGE) == 0
@@ -260,10 +270,29 @@ def test_a_current_table_whose_log_is_damaged_hides_nothing_and_is_written_again
     assert {finding["table"] for finding in findings} == {"current_window_outputs", WINDOW_OUTPUTS}
     assert [finding["what"] for finding in findings if finding["table"] != WINDOW_OUTPUTS] == [told]
     shutil.move(tmp_path / "aside", rows)
+    append_day(kept.root, "2024-01-03", {"a": 10})
     assert kept("run", "sales", *RANGE) == 1
     assert "Remove its directory" in kept.err
+    assert behind(kept) == [True, False], "the tables after a damaged one stayed behind"
     shutil.rmtree(current)
     assert kept("run", "sales", *RANGE) == 0
     assert_shows_what_readers_see(kept)
     assert kept("verify", "sales") == 0
     assert_damage_of_the_table_hides_nothing(kept)
+
+
+def test_a_table_that_leaves_the_pipeline_file_is_told(kept: Shell) -> None:
+    """Defect: it stayed as it was, its readers went on reading it, and nothing told that."""
+    assert kept("run", "sales", *RANGE) == 0
+    file = kept.root / "pipelines" / "sales.yaml"
+    file.write_text(file.read_text().replace(f", {LATE_RECORDS}", ""))
+    [state] = kept.json("status", "sales")["pipelines"]
+    assert [(table["table"], table["behind"]) for table in state["current_tables"]] == [
+        (WINDOW_OUTPUTS, False),
+        (LATE_RECORDS, True),
+    ]
+    told = state["current_tables"][1]["line"]
+    assert "is not in the pipeline file any more" in told
+    assert kept.json("metrics")["sales"]["behind_current_tables"] == 1
+    assert [finding["what"] for finding in kept.json("verify", "sales")["findings"]] == [told]
+    assert kept("verify", "sales", "--share", "1/2") == 0, "the nightly clean-up, which removes it, comes after it"

@@ -41,6 +41,7 @@ def test_the_differences_are_printed_in_words(restated: Shell) -> None:
     assert "changed: key a [2024-01-03T00:00:00Z, 2024-01-04T00:00:00Z): total 3 -> 13" in restated.out
 
 
+@pytest.mark.slow
 def test_versions_and_runs_are_compared(restated: Shell) -> None:
     seen = restated.json("status", "sales")["pipelines"][0]["ledger_version"]
     restated("publish", "sales")

@@ -17,6 +17,7 @@ from jobs.engine import fingerprints
 from jobs.lake.lake import Lake
 from jobs.ledger.events import EventKind, LedgerEvent, slice_columns
 from jobs.ledger.ledger import Ledger
+from jobs.ledger.removals import Why, removed_event
 from jobs.replay import replayer
 from jobs.replay.orders import Replayer
 from jobs.replay.replayer import replay_chunk
@@ -95,6 +96,7 @@ def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     return Shell(tmp_path, capsys)
 
 
+@pytest.mark.slow
 def test_a_late_repair_of_the_newest_slice_is_told_to_those_who_follow(shell: Shell) -> None:
     """Defect: its last windows were not final any more, and went from the reader of the reader without a word."""
     append(shell.root, 1, [0])
@@ -107,6 +109,7 @@ def test_a_late_repair_of_the_newest_slice_is_told_to_those_who_follow(shell: Sh
     assert "warning: readers see 1970-01-06, the newest slice of pipeline hours" in " ".join(shell.err.split())
 
 
+@pytest.mark.slow
 def test_windows_of_a_spec_that_waits_longer_and_slices_that_are_rolled_back_are_told(shell: Shell) -> None:
     """Defects: readers of the reader lost windows, or saw those of slices that nobody publishes, without a word."""
     (shell.root / "pipelines" / "pairs.yaml").unlink()
@@ -160,6 +163,7 @@ def test_what_follows_is_replayed_and_nothing_else(shell: Shell) -> None:
         assert shell("verify", name) == 0, shell.out
 
 
+@pytest.mark.slow
 def test_an_edit_of_a_reader_waits_for_its_adoption(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its slices are replayed with the spec that readers see, as by its schedule, and a warning tells it."""
     files, days = shell.root / "pipelines", [str(FIRST + timedelta(days=day)) for day in range(DAYS)]
@@ -182,6 +186,7 @@ def test_an_edit_of_a_reader_waits_for_its_adoption(shell: Shell, monkeypatch: p
     assert "cannot be computed any more" in " ".join(shell.err.split())
 
 
+@pytest.mark.slow
 def test_slices_of_a_former_spec_stay_as_they_are(shell: Shell) -> None:
     """Defect: `follow` replayed all slices before an adoption with the new spec, or was refused because of them."""
     (shell.root / "pipelines" / "pairs.yaml").unlink()
@@ -206,6 +211,7 @@ def test_slices_of_a_former_spec_stay_as_they_are(shell: Shell) -> None:
     assert [ledger.view().published[day] for day in days[:2]] == [*before.values()][:2]
 
 
+@pytest.mark.slow
 def test_a_reader_that_cannot_follow_does_not_stop_the_others(shell: Shell) -> None:
     """The published chain of pairs reads days, and its edited file, with other windows, reads hours.
 
@@ -232,6 +238,7 @@ def test_a_reader_that_cannot_follow_does_not_stop_the_others(shell: Shell) -> N
     assert shell.json("status", "zeros")["pipelines"][0]["published"]["slices"] == 1
 
 
+@pytest.mark.slow
 def test_a_hole_in_what_the_other_pipeline_publishes_is_told_and_the_newest_part_is_followed(shell: Shell) -> None:
     """What the reader lacked after the hole was never named, and a change there was never followed."""
     (shell.root / "pipelines" / "pairs.yaml").unlink()
@@ -251,6 +258,7 @@ def test_a_hole_in_what_the_other_pipeline_publishes_is_told_and_the_newest_part
     assert f"follows {days[3]} … {days[4]}, and not {days[0]} … {days[1]}" in " ".join(shell.err.split())
 
 
+@pytest.mark.slow
 def test_slices_that_the_other_pipeline_publishes_before_the_chain_are_told(shell: Shell) -> None:
     """Defect: the first windows lacked records, and `follow` and `status` told that nothing is to do."""
     (shell.root / "pipelines" / "pairs.yaml").unlink()
@@ -274,6 +282,7 @@ def test_slices_that_the_other_pipeline_publishes_before_the_chain_are_told(shel
     assert shell.json("status", "days")["pipelines"][0]["changed"]["sentences"] == []
 
 
+@pytest.mark.slow
 def test_a_reader_that_is_held_is_not_followed(shell: Shell) -> None:
     """Defect: `follow` of another person published again what a person had rolled back, and the hold was gone."""
     assert shell("run", "hours", "--from", str(FIRST), "--to", str(FIRST + timedelta(days=1))) == 0, shell.err
@@ -291,6 +300,7 @@ def test_a_reader_that_is_held_is_not_followed(shell: Shell) -> None:
     assert shell("follow", "hours") == 0, shell.err
 
 
+@pytest.mark.slow
 def test_a_request_that_could_not_be_published_does_not_stop_the_next_one(shell: Shell) -> None:
     """Defect: `follow` was refused by its own request of the day before, until a person cancelled that."""
     (shell.root / "pipelines" / "pairs.yaml").unlink()
@@ -313,6 +323,43 @@ def test_a_request_that_could_not_be_published_does_not_stop_the_next_one(shell:
     assert shell("run", "hours", "--from", days[0], "--to", days[2]) == 0, shell.err
     assert shell("follow", "hours") == 0, shell.err
     assert shell.json("status", "days")["pipelines"][0]["requests"] == []
+
+
+def test_what_a_person_has_staged_is_not_replaced(shell: Shell) -> None:
+    """Defect: `follow` closed a request that was staged with --no-publish, and published its slices."""
+    (shell.root / "pipelines" / "pairs.yaml").unlink()
+    days = [str(FIRST + timedelta(days=day)) for day in range(3)]
+    assert shell("run", "hours", "--from", days[0], "--to", days[1]) == 0, shell.err
+    assert shell("follow", "hours", "--no-publish") == 0, shell.err
+    assert shell("run", "hours", "--from", days[1], "--to", days[2]) == 0, shell.err
+    assert shell("follow", "hours") == 1
+    assert "staged with --no-publish) is open for" in " ".join(shell.err.split())
+    assert shell("publish", "days") == 0, shell.err
+    assert shell("follow", "hours") == 0, shell.err
+    assert shell.json("status", "days")["pipelines"][0]["published"]["slices"] == 2
+
+
+@pytest.mark.slow
+def test_new_slices_are_followed_although_an_old_change_lacks_the_state_before_it(shell: Shell) -> None:
+    """Defect: after `retention.checkpoints` has removed that state, `follow` was refused until somebody replayed it."""
+    (shell.root / "pipelines" / "pairs.yaml").unlink()
+    days = [str(FIRST + timedelta(days=day)) for day in range(5)]
+    assert shell("run", "hours", "--from", days[0], "--to", days[3]) == 0, shell.err
+    assert shell("follow", "hours") == 0, shell.err
+    ledger = Ledger(Lake(root=str(shell.root)).ledger("days"), now_ms=lambda: NOW_MS)
+    results = [ledger.view().run(ledger.view().published[day]).result for day in days[:2]]
+    removed = {(result.slice.slice_id, result.attempt_id): Why.CHECKPOINTS for result in results}
+    ledger.write(lambda _view: [removed_event(removed, who="ann", reason="")])
+    append(shell.root, 1, [23])
+    assert shell("run", "hours", "--from", days[1], "--to", days[4]) == 0, shell.err
+    assert shell("follow", "hours") == 0, shell.err
+    assert "a clean-up has removed the state before them" in " ".join(shell.err.split())
+    state = shell.json("status", "days")["pipelines"][0]
+    assert (state["published"]["slices"], state["changed"]["slices"]) == (4, [days[2]])
+    append(shell.root, 0, [23])
+    assert shell("run", "hours", "--from", days[0], "--to", days[4]) == 0, shell.err
+    assert shell("follow", "hours") == 0, shell.err
+    assert shell.json("status", "days")["pipelines"][0]["changed"]["slices"] == []
 
 
 def condemned(result: RunResult) -> LedgerEvent:
@@ -343,6 +390,7 @@ def test_the_shipped_chain_is_the_documented_chain_with_more_keys() -> None:
     assert shipped.items() >= documented.items()
 
 
+@pytest.mark.slow
 def test_late_records_become_the_sessions_of_the_documented_pipeline(shell: Shell) -> None:
     (shell.root / "pipelines" / "flights.yaml").write_text(FLIGHTS)
     (shell.root / "pipelines" / "late_bursts.yaml").write_text(BURSTS)

@@ -103,6 +103,7 @@ COMMANDS = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_no_command_prints_control_characters(hostile: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(hostile.root)
     for command in COMMANDS:
@@ -115,6 +116,7 @@ def test_no_command_prints_control_characters(hostile: Shell, monkeypatch: pytes
     assert {request["who"] for request in hostile.json("status", "sales")["pipelines"][0]["requests"]} == {HOSTILE}
 
 
+@pytest.mark.slow
 def test_texts_that_are_not_utf_8_in_rows_of_an_older_version_are_shown_with_escapes(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,6 +168,7 @@ def test_status_with_a_damaged_ledger_prints_the_other_pipelines(shell: Shell) -
     assert shell.err.startswith("error: ledger ")
 
 
+@pytest.mark.slow
 def test_every_command_accepts_or_refuses_every_date(shell: Shell) -> None:
     shell("run", "sales", *RANGE)
     for date in DATES:
@@ -333,6 +336,24 @@ def test_ctrl_c_is_not_reported_as_a_bug(shell: Shell, monkeypatch: pytest.Monke
     assert shell.err.strip().startswith("interrupted; run the same command again")
 
 
+@pytest.mark.parametrize(("module", "is_bug"), [("obstore.store", False), ("jobs.no_module", True)])
+def test_a_package_that_an_update_needs_is_not_reported_as_a_bug(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, module: str, *, is_bug: bool
+) -> None:
+    """Defect: after `git pull` without `make setup`, the first command that needs a new package told of a bug."""
+
+    def fail(*_args: object, **_kwargs: object) -> NoReturn:
+        raise ModuleNotFoundError(f"No module named {module!r}", name=module)
+
+    monkeypatch.setattr(RequestContext, "plan", fail)
+    assert shell("plan", "sales", *RANGE) == 1
+    assert ("bug in Hindcast" in shell.err) == is_bug
+    assert shell.err.startswith(f"error: the Python environment has no package {module}. After an update") == (
+        not is_bug
+    )
+
+
+@pytest.mark.slow
 def test_a_closed_pipe_is_not_reported_as_a_bug(shell: Shell) -> None:
     shell("run", "sales", *RANGE)
     command = (

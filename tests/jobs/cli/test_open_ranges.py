@@ -68,9 +68,15 @@ def test_wait_starts_when_the_open_request_has_ended(
     assert (request["from"], request["to"]) == ("2024-01-01", "2024-01-04")
 
 
-@pytest.mark.parametrize("options", [(), ("--no-publish",)], ids=" ".join)
+def test_replace_and_wait_exclude_each_other(shell: Shell) -> None:
+    """Defect: the last one counted without a word."""
+    assert shell("run", "sales", *SHORTER, "--replace", "--wait") == 2
+    assert "give one of them" in shell.err
+
+
+@pytest.mark.parametrize(("options", "after"), [((), ()), ((), ("resume",)), (("--no-publish",), ())])
 def test_a_run_that_waited_while_somebody_rolled_back_publishes_nothing(
-    shell: Shell, options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    shell: Shell, options: tuple[str, ...], after: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Defect: it published what was rolled back, and ended the hold, of which the person did not know."""
     assert shell("run", "sales", "--from", "2024-01-01", "--to", HELD) == 0
@@ -82,10 +88,12 @@ def test_a_run_that_waited_while_somebody_rolled_back_publishes_nothing(
     def sleep(_seconds: float) -> None:
         append_day(shell.root, HELD, {"correction": -FAILS})
         assert shell("rollback", "sales", "--publication", publication, "--reason", "wrong rates") == 0
+        for command in after:
+            assert shell(command, "sales", "--reason", "go on") == 0
         assert shell("cancel", "sales", "--request", request_id, "--reason", "not needed") == 0
 
     monkeypatch.setattr(cli_run, "sleep", sleep)
     status = shell("run", "sales", *SHORTER, "--wait", *options)
     told, state = shell.err, shell.json("status", "sales")["pipelines"][0]
-    assert (state["published"]["slices"], state["held"] is None) == (0, False)
+    assert (state["published"]["slices"], state["held"] is None) == (0, bool(after))
     assert (status, "(wrong rates)" in told, len(state["requests"])) == ((0, False, 1) if options else (1, True, 0))

@@ -54,6 +54,7 @@ def test_a_plan_with_a_warm_up_is_refused_if_the_log_before_has_changed(
     assert (f"{TOLD}, and with it the warm-up. Nothing was done" in flat(shell.err)) == is_changed
 
 
+@pytest.mark.slow
 def test_a_request_with_a_warm_up_is_refused_if_the_log_before_has_changed(shell: Shell) -> None:
     assert shell("run", "sales", *RANGE, "--warm-up", "--no-publish") == 0, shell.err
     [opened] = shell.json("status", "sales")["pipelines"][0]["requests"]

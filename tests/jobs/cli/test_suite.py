@@ -29,6 +29,7 @@ def blizzard(shell: Shell) -> Shell:
     return shell
 
 
+@pytest.mark.slow
 def test_a_suite_is_proposed_tried_and_never_overwritten(blizzard: Shell, tmp_path: Path) -> None:
     version = blizzard.json("status", "sales")["pipelines"][0]["ledger_version"]
     path = tmp_path / "proposed.json"

@@ -117,6 +117,7 @@ def step(shell: Shell, random: Random) -> None:
     random.choice(steps)()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_all_surfaces_tell_the_same_held_and_failing_slices(checked: Shell, seed: int) -> None:
     random = Random(seed)
@@ -126,6 +127,7 @@ def test_all_surfaces_tell_the_same_held_and_failing_slices(checked: Shell, seed
         check_surfaces(checked)
 
 
+@pytest.mark.slow
 def test_the_report_tells_the_runs_of_readers_and_of_open_requests_and_not_the_newest_ones(checked: Shell) -> None:
     days = ("--from", "2024-01-01", "--to", "2024-01-05")
     checked("run", "sales", *days)
@@ -165,6 +167,19 @@ def test_no_surface_offers_a_publication_that_is_refused_after_the_waiver(checke
     assert "cannot be published yet: suite expectations/sales.json has changed" in checked.out
     assert not offered()
     assert checked("publish", "sales", "--request", request.request_id) == 1
+
+
+def test_a_suite_that_this_version_refuses_is_told_before_the_schedule_fails(checked: Shell) -> None:
+    """Defect: after an upgrade that refuses the suite, `status` and the pages told nothing."""
+    checked("run", "sales", "--from", "2024-01-01", "--to", "2024-01-02")
+    suite = checked.root / "suites" / "sales.json"
+    suite.write_text(suite.read_text().replace('"max_value": 100', '"max_value": 100, "mostly": 0'))
+    assert checked("status", "sales") == 0
+    why = "nothing is replayed until the suite is right: "
+    assert f"\n  {why}" in checked.out
+    assert "expect_column_values_to_be_between: accepts everything" in checked.out
+    work = pipeline_context(checked)
+    assert pipeline_state(work, work.ledger.view()).lost.startswith(why)
 
 
 def test_a_candidate_that_readers_see_is_not_called_ready(checked: Shell) -> None:

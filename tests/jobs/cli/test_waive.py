@@ -140,6 +140,7 @@ def test_a_run_whose_checks_change_while_the_person_reads_is_not_waived(
     assert waived_ids(shell.root) == []
 
 
+@pytest.mark.slow
 def test_a_prefix_names_a_run_only_if_no_other_run_begins_with_it(shell: Shell) -> None:
     """Two open requests have different runs of the slice. Their ids share a random number of first digits."""
     append_day(shell.root, HELD, {"c": FAILS})

@@ -92,6 +92,7 @@ def test_the_waiver_of_one_of_two_held_slices_names_the_other(shell: Shell, rule
     assert shell.out.splitlines()[-1].startswith("next: hindcast publish sales")
 
 
+@pytest.mark.slow
 def test_the_waiver_of_a_candidate_names_it(shell: Shell) -> None:
     append_day(shell.root, HELD, {"bad": FAILS})
     assert run(shell, FIRST, HELD) == 0

@@ -249,6 +249,7 @@ def has_same_grid(former: Pipeline, new: Pipeline) -> bool:
     return former.windows.sliding == new.windows.sliding is not None
 
 
+@pytest.mark.slow
 @pytest.mark.fuzz
 def test_no_lost_record_is_missed() -> None:
     """A false alarm is possible, because the state of a window has numbers and no records. It is seldom."""

@@ -229,6 +229,7 @@ def random_options(rng: Random, *, all_panes: bool) -> Comparison:
     )
 
 
+@pytest.mark.slow
 def test_a_comparison_equals_the_naive_comparison_of_all_rows(tmp_path: Path) -> None:
     for seed in seeds(15):
         rng = Random(seed)

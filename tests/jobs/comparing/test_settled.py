@@ -79,6 +79,7 @@ def differing_slices(sides: Sides) -> set[str]:
     return {slice_id for slice_id in {*digests[0], *digests[1]} if digests[0].get(slice_id) != digests[1].get(slice_id)}
 
 
+@pytest.mark.slow
 def test_the_change_equals_the_naive_comparison_of_all_rows(tmp_path: Path) -> None:
     changed = 0
     for seed in seeds(8):

@@ -417,6 +417,7 @@ def test_two_pipelines_never_have_assets_of_one_name(load_dags: "LoadDags", tmp_
     assert "decide_other_publications" in dags
 
 
+@pytest.mark.slow
 def test_the_process_of_a_task_reads_the_file_of_its_dag_alone(
     load_dags: "LoadDags", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -475,6 +476,7 @@ def test_a_pipeline_whose_dags_cannot_be_made_breaks_only_its_own_dags(
     assert "its DAGs cannot be made: ZeroDivisionError" in (dags["replay_rotations"].doc_md or "")
 
 
+@pytest.mark.slow
 def test_random_damage_of_a_file_does_not_change_the_dags_of_other_files(load_dags: "LoadDags", tmp_path: Path) -> None:
     """Law L10. The damage is to the bytes and to the name of the file."""
     hostile = [
@@ -559,6 +561,7 @@ def test_the_dags_are_the_same_after_serialisation_to_json(dags: "dict[str, DAG]
         assert again.timetable.summary == ("0 6 * * *" if dag_id == "replay_flights" else again.timetable.summary)
 
 
+@pytest.mark.slow
 def test_parsing_is_fast_and_does_not_import_spark_or_great_expectations() -> None:
     """Runs in a new process, because this one has imported these modules already."""
     probe = subprocess.run(

@@ -68,6 +68,7 @@ def test_the_first_call_writes_a_backlog_and_the_next_one_the_newest_day_and_the
     assert table.to_pyarrow_table().num_rows == sum(len(clicks(one)) for one in (*first, *second))
 
 
+@pytest.mark.slow
 def test_hour_by_hour_every_file_comes_once_when_it_is_due(tmp_path: Path) -> None:
     deliver(str(tmp_path), now_ms=_ms(NOW))
     deliver(str(tmp_path), now_ms=_ms(NOW))

@@ -50,6 +50,7 @@ def commits(lake: Path) -> list[list[dict[str, dict[str, object]]]]:
     return [[json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] for file in files]
 
 
+@pytest.mark.slow
 def test_the_order_of_commits_is_the_order_of_reports(spark: "SparkSession", lake: Path) -> None:
     expected = [row for rows in read_flights(DAYS[0], END).values() for row in rows]
     assert log_order(spark, str(lake / TABLE), *COLUMNS) == expected
@@ -74,6 +75,7 @@ def test_the_properties_are_there_from_the_first_commit(lake: Path) -> None:
     assert "deletionVectors" not in protocol["writerFeatures"]
 
 
+@pytest.mark.slow
 def test_a_delete_is_refused(spark: "SparkSession", lake: Path) -> None:
     table = DeltaTable.forPath(spark, str(lake / TABLE))
     with pytest.raises(Exception, match="DELTA_CANNOT_MODIFY_APPEND_ONLY"):
@@ -94,6 +96,7 @@ def test_loading_again_adds_only_the_days_that_are_not_there(spark: "SparkSessio
     assert [row[0] for row in log_order(spark, str(own_lake / TABLE), "flight_id")] == expected
 
 
+@pytest.mark.slow
 def test_a_load_of_nothing_new_needs_no_spark(own_lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jobs.demo.flights.spark_session", lambda *_: pytest.fail("a session was started"))
     summary = load_flights(str(own_lake), DAYS[0], END)
@@ -135,6 +138,7 @@ def test_a_load_that_is_killed_goes_on_where_it_stopped(spark: "SparkSession", t
     assert [row[0] for row in log_order(spark, str(tmp_path / TABLE), "flight_id")] == expected
 
 
+@pytest.mark.slow
 def test_what_a_killed_creation_leaves_is_built_upon(spark: "SparkSession", tmp_path: Path) -> None:
     assert spark is not None
     log = tmp_path / TABLE / "_delta_log"
@@ -184,6 +188,7 @@ def test_a_table_without_our_properties_is_refused(spark: "SparkSession", lake: 
         load_flights(str(tmp_path), DAYS[0], END)
 
 
+@pytest.mark.slow
 def test_a_day_that_somebody_added_to_is_refused(spark: "SparkSession", own_lake: Path) -> None:
     path = str(own_lake / TABLE)
     extra = (

@@ -143,6 +143,7 @@ RANGE = (str(FIRST), str(FIRST + timedelta(days=3)))
 SUMS = ((0, 0), (0, HOUR_MS), (HOUR_MS, 0), (6 * HOUR_MS, 6 * HOUR_MS), (DAY_MS, 0), (0, 2 * DAY_MS), (7 * DAY_MS, 0))
 
 
+@pytest.mark.slow
 def test_the_share_of_late_records_is_that_of_a_replay_in_the_order_of_commits(tmp_path: Path) -> None:
     for seed in seeds(1):
         lake = tmp_path / str(seed)
@@ -161,6 +162,7 @@ def test_the_share_of_late_records_is_that_of_a_replay_in_the_order_of_commits(t
         assert max(late) > min(late), "the bounds differ"
 
 
+@pytest.mark.slow
 def test_the_share_of_late_records_is_that_of_a_replay_in_the_order_of_columns(
     spark: "SparkSession", tmp_path: Path
 ) -> None:

@@ -86,6 +86,7 @@ def test_a_column_without_a_usable_name_is_renamed_only_where_the_format_can_do_
     assert "append the records, in their order, to a new table" in found(examined(tmp_path), "names").mend
 
 
+@pytest.mark.slow
 def test_null_slices_of_both_are_found(tmp_path: Path) -> None:
     for kind, mend in (("Parquet by date", "remove the files without one"), ("Iceberg by date", "DELETE … WHERE dt")):
         place = tmp_path / kind

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jobs.engine.engine import Engine, ValueLayout
-from jobs.engine.window_spec import engine
+from jobs.engine.window_spec import changed_states, engine
 from tests.support.grammar import COLUMNS, OURS, document, every_form, pipeline
 from windowlib.bounds import MAX_TIME_MS, MIN_TIME_MS
 from windowlib.columnar.executor import arrow_columns
@@ -35,7 +35,9 @@ FLIGHTS: list[dict[str, Any]] = [
 
 def value_of(layout: ValueLayout, row: dict[str, Any]) -> Any:  # noqa: ANN401 - plain data
     values = [None if name is None else row.get(name) for name in layout.columns]
-    return tuple(values) if layout.kind == "tuple" else dict(zip(layout.columns, values, strict=True))
+    if layout.kind == "mapping":
+        return dict(zip(layout.columns, values, strict=True))
+    return (*values, *([{name: row.get(name) for name in layout.shown}] if layout.shown else []))
 
 
 def run(
@@ -93,7 +95,7 @@ def test_aggregates_of_tumbling_hours() -> None:
 def test_a_function_computes_the_gap_from_a_column() -> None:
     gap = {"session": {"gap": {"function": {"name": f"{OURS}:gap_of_distance", "columns": ["distance"]}}}}
     one = built(windows=gap)
-    assert one.layout.columns == (None, "dep_delay", "distance")
+    assert (one.layout.columns, one.layout.shown) == ((None, "dep_delay"), ("distance",))
     assert panes(run(one)) == [(0, 50 / 60 + 3, (4, 4.0)), (4, 5, (1, 0.0))]
 
 
@@ -168,6 +170,24 @@ def test_a_process_function_after_aggregates_gets_their_results_by_name() -> Non
     assert [(one.tag, one.value) for one in found if isinstance(one, SideOutput)] == [
         ("without_delay", {"key_text": "('JFK',)"})
     ]
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "former", "now", "is_changed"),
+    [
+        ("sum", "decimal(10,2)", "decimal(12,4)", True),
+        ("sum", "decimal(10,2)", "decimal(12,2)", False),
+        ("avg", "int", "double", True),
+        ("avg", "int", "bigint", False),
+        ("variance", "int", "double", False),
+        ("last", "float", "double", True),
+    ],
+)
+def test_a_wider_column_changes_some_running_states(aggregate: str, former: str, now: str, *, is_changed: bool) -> None:
+    """Defect: a function after aggregates got a hundredth of the sum of decimals that were open as the scale grew."""
+    built = pipeline(aggregates={"x": {aggregate: "distance"}, "n": {"count": {}}})
+    columns = [{**COLUMNS, "distance": kind} for kind in (former, now)]
+    assert changed_states(built, columns[1], columns[0]) == ["x"] * is_changed
 
 
 def test_a_keyed_process_function_without_windows() -> None:

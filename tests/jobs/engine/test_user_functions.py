@@ -346,6 +346,7 @@ def gap(columns):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gap", [GAP, CACHED], ids=["plain", "cached"])
 def test_a_shipped_function_needs_no_module_on_the_worker(tmp_path: Path, gap: str) -> None:
     """As Spark does: pickle in one process, run in another process that cannot see the directory."""

@@ -86,6 +86,7 @@ def _random_log(chance: Random, root: Path) -> tuple[Path, Path, int]:
     return born, later, track_rows_later(later, chance, after=after, batches=batches, meanwhile=meanwhile)
 
 
+@pytest.mark.slow
 def test_a_log_that_got_row_tracking_later_is_read_in_the_order_of_appending(tmp_path: Path) -> None:
     """Taken as the order, the ids of the backfill made 200 of 300 records late."""
     for seed in seeds(25):

@@ -45,6 +45,7 @@ def _adds(log: Path) -> list[str]:
     return [entry["add"]["path"] for entry in entries if "add" in entry]
 
 
+@pytest.mark.slow
 def test_files_are_in_the_order_of_commits_and_of_the_adds_in_each(tmp_path: Path) -> None:
     for seed in seeds(12):
         log = _random_log(Random(seed), tmp_path / str(seed))

@@ -33,6 +33,7 @@ def test_tables_of_the_same_name_do_not_meet() -> None:
         later.query({}, "SELECT * FROM kept")
 
 
+@pytest.mark.slow
 def test_threads_ask_at_once() -> None:
     asked = [range(number, number + 20) for number in range(300)]
     with ThreadPoolExecutor(8) as pool:
@@ -50,6 +51,7 @@ assert total(range(6)) == 15
 """
 
 
+@pytest.mark.slow
 def test_a_forked_process_has_a_database_of_its_own() -> None:
     """The threads of a database do not exist in a forked process. The tests have threads of others, so no fork here."""
     subprocess.run([sys.executable, "-c", FORKING], cwd=ROOT, check=True, timeout=120)

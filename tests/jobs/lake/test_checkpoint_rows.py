@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from deltalake import WriterProperties, write_deltalake
 
 from jobs.lake.checkpoint_rows import Bounds, Removals, checkpoint_files, read_checkpoint
@@ -19,6 +20,7 @@ REMOVALS = pa.schema(
 )
 
 
+@pytest.mark.slow
 def test_the_live_rows_are_those_of_a_replay_of_the_parts(tmp_path: Path) -> None:
     for seed in seeds(15):
         random, root = Random(seed), tmp_path / str(seed)

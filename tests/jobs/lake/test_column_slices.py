@@ -113,6 +113,7 @@ def test_the_slice_column_may_have_other_upper_and_lower_case_in_a_file(tmp_path
     assert [(own.slice_id, own.records) for own in pinned.files] == [("2026-10-24", 3), ("2026-10-25", 3)]
 
 
+@pytest.mark.slow
 def test_files_and_records_of_random_logs(tmp_path: Path) -> None:
     """Random commits, in order of time or not, with all statistics, some or none, compacted, against a naive model."""
     for seed in seeds(25):

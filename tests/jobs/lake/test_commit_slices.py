@@ -65,6 +65,7 @@ def _records(pinned: PinnedLog) -> Counter[str]:
     return found
 
 
+@pytest.mark.slow
 def test_slices_of_random_logs(tmp_path: Path) -> None:
     """Random times, some of clocks that were set back, against a naive model; with a checkpoint, and read in steps."""
     for seed in seeds(15):

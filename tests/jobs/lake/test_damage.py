@@ -3,14 +3,17 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 from deltalake.exceptions import DeltaError
 
-from jobs.lake.damage import log_errors, table_errors
+from jobs.lake import pinned_files
+from jobs.lake.damage import log_errors, one_line, table_errors
 from jobs.lake.delta_log import DeltaPlace
 from tests.support.delta_logs import commits_of
 from windowlib.errors import LogError, StoreError
@@ -49,6 +52,33 @@ def test_a_log_that_may_not_be_read_is_not_damaged() -> None:
         raise DeltaError(cause)
     assert "opening version latest failed: Permission denied. Give this user the right to use it" in str(told.value)
     assert "damaged" not in str(told.value)
+
+
+def test_a_log_below_a_directory_that_may_not_be_entered_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Defect: `hindcast status` ended with the error of one pipeline, and showed no other."""
+
+    def refuse(path: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "exists", refuse)
+    with pytest.raises(LogError, match=r"log /x/log: opening version latest failed: Permission denied. Give this"):
+        DeltaPlace(uri="/x/log").open()
+    monkeypatch.setattr(pinned_files, "file_system", lambda uri: (SimpleNamespace(get_file_info=refuse), uri))
+    with pytest.raises(LogError, match=r"event log /x/log: listing its files failed: Permission denied. Give this"):
+        pinned_files._refuse_lost_files(Mock(uri="/x/log"), [Mock(path="part.parquet")])
+
+
+def test_the_answer_of_a_store_is_told_by_its_code_and_message() -> None:
+    """Defects: the answer repeats the session token, and of a log in a store, no reason was told."""
+    answer = (
+        '<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>InvalidToken</Code><Message>It is malformed.</Message>'
+        "<Token-0>canary</Token-0><HostId>x</HostId></Error>"
+    )
+    with pytest.raises(LogError) as told, log_errors("s3://b/x", "opening version latest"):
+        raise DeltaError(f"Kernel error\n  ↳ 400 Bad Request\n  ↳ {answer}\n")
+    assert "failed: Kernel error 400 Bad Request InvalidToken: It is malformed.. Check that the" in str(told.value)
+    cut = DeltaError(answer.replace("</HostId></Error>", "").replace("<Message>It is malformed.</Message>", ""))
+    assert one_line(cut) == "InvalidToken:"
 
 
 @pytest.mark.parametrize(

@@ -136,6 +136,7 @@ def test_the_ids_of_files_are_the_same_from_commits_and_from_any_kind_of_checkpo
         assert {place: found[place] for place in expected} == expected
 
 
+@pytest.mark.slow
 def test_commits_that_a_checkpoint_covers_are_not_read_if_it_proves_that_they_appended(tmp_path: Path) -> None:
     for seed in seeds(25):
         chance = random.Random(seed)

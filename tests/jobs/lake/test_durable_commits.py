@@ -45,6 +45,7 @@ def write(uri: Path) -> int:
     return Ledger(str(uri), now_ms=lambda: 1).write(lambda _view: [event]).version
 
 
+@pytest.mark.slow
 def test_each_commit_of_a_ledger_is_awaited_also_where_delta_removes_old_commits(
     tmp_path: Path, awaited: list[Path]
 ) -> None:
@@ -79,6 +80,23 @@ def test_the_commit_of_a_process_that_was_killed_before_it_has_waited_is_awaited
         write_deltalake(uri, rows, mode="append")
     new = [file for at, file in log_files(uri) if at > 0]
     assert {*new, *(Path(uri) / path for file in new for path in added_paths(file))} <= {*awaited}
+
+
+def test_a_commit_is_awaited_once_by_a_process_unless_its_file_has_changed(tmp_path: Path, awaited: list[Path]) -> None:
+    """The four commits before a new one were awaited again with each one, which was a quarter of a small run."""
+    uri = tmp_path / "ledger"
+    first, _, last = write(uri), write(uri), write(uri)
+    awaited.clear()
+    write(uri)
+    again = {path for path in awaited if path.suffix in {".json", ".parquet"} and path.parent.name != "_head"}
+    new = uri / "_delta_log" / f"{last + 1:020}.json"
+    assert again == {new, *(uri / path for path in added_paths(new))}
+    changed = uri / "_delta_log" / f"{last:020}.json"
+    changed.write_bytes(changed.read_bytes())
+    awaited.clear()
+    write(uri)
+    assert changed in awaited
+    assert uri / "_delta_log" / f"{first:020}.json" not in awaited
 
 
 def test_a_table_that_another_process_has_moved_is_not_moved_back(tmp_path: Path, awaited: list[Path]) -> None:

@@ -244,6 +244,7 @@ def test_for_a_slice_with_other_files_the_commits_since_its_sighting_are_read(lo
     assert pin(log, known=known).history.since == 4
 
 
+@pytest.mark.slow
 def test_a_log_is_sound_if_it_has_all_records_that_were_appended(tmp_path: Path) -> None:
     """Compares random appends, deletes, OPTIMIZEs and RESTOREs with a model that has the records of each version."""
     for seed in seeds(12):
@@ -382,6 +383,7 @@ def test_a_shallow_clone_reads_the_files_of_its_original(log: Path, tmp_path: Pa
         pin(clone)
 
 
+@pytest.mark.slow
 def test_the_cost_of_pinning_is_linear_in_the_size_of_the_log(tmp_path: Path) -> None:
     """Twice the slices, files and commits need twice the calls, not four times."""
     calls = [_calls_to_pin(tmp_path / str(days), days) for days in (25, 50)]

@@ -136,6 +136,7 @@ def _parsed(bound: object, like: object) -> object:
     return date.fromisoformat(str(bound)) if isinstance(like, date) else bound
 
 
+@pytest.mark.slow
 def test_no_file_is_skipped_by_a_filter_that_a_row_fulfils(tmp_path: Path) -> None:
     rows = random_rows(random.Random(3), 40)
     committed(tmp_path / "t", [("s", rows.slice(at, 4)) for at in range(0, 40, 4)])

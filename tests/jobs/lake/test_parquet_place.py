@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 
+from jobs.lake import parquet_listing
 from jobs.lake.direct_reading import direct_reading
 from jobs.lake.event_log import PinnedLog, pin_log
 from jobs.lake.known_log import checked_files
@@ -240,6 +242,16 @@ def test_a_file_that_changes_after_the_pin_is_named(tmp_path: Path, change: Call
     assert words in str(found)
     with pytest.raises(LogError, match=r"dt=1970-01-02/a\.parquet .*slice 1970-01-02.* " + words):
         pinned.refuse_replaced()
+
+
+def test_a_listing_of_a_store_with_milliseconds_has_the_time_of_a_single_object(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Defect: a store that lists milliseconds, such as MinIO, tells one object in seconds: each file was "replaced"."""
+    os.utime(_write(tmp_path, "dt=1970-01-01/a.parquet"), ns=(OLD_NS, OLD_NS + 123_000_000))
+    monkeypatch.setattr(parquet_listing, "file_system", lambda _uri: (pafs.LocalFileSystem(), str(tmp_path)))
+    assert [file.mtime_ns for file in parquet_listing.list_parquet("s3://bucket/log").files] == [OLD_NS]
+    assert parquet_listing.list_parquet(str(tmp_path)).files[0].mtime_ns == OLD_NS + 123_000_000
 
 
 def test_a_version_that_is_gone_is_refused(tmp_path: Path) -> None:

@@ -214,6 +214,7 @@ def _made(root: Path, table: Table) -> list[Path]:
     return sorted(path for path in root.rglob("*") if path.is_file())
 
 
+@pytest.mark.slow
 def test_a_damaged_file_changes_nothing_or_gives_an_error_of_one_paragraph(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -12,12 +13,14 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from jobs.lake.durable_commits import added_paths
 from jobs.ledger.chain import GENESIS, event_hash
 from jobs.ledger.events import EventKind, LedgerEvent, ledger_schema
 from jobs.ledger.head import Head, read_head, write_head
 from jobs.ledger.history import REMEMBERED
 from jobs.ledger.ledger import Ledger, LedgerLimits
-from tests.jobs.ledger.test_history import request
+from tests.jobs.ledger.test_history import found, request
+from tests.support.fuzzing import seeds
 from windowlib.errors import LedgerError
 
 
@@ -240,3 +243,38 @@ def test_unreadable_details_at_the_end_of_a_ledger_without_own_hashes_are_named(
     pq.write_table(pa.Table.from_pylist(rows, schema=without_hash), path)
     with pytest.raises(LedgerError, match=rf"{path.name}: its details are not JSON"):
         opened(rolled_back).view()
+
+
+def test_lost_commit_files_are_written_again_if_their_data_files_prove_them(tmp_path: Path) -> None:
+    """Defect: with a lost commit in the middle, every command refused the ledger, and `recover` as well."""
+    for seed in seeds(4):
+        chance, uri = Random(seed), tmp_path / str(seed) / "ledger"
+        for number in range(1, 8):
+            opened(uri, limits=LedgerLimits(compact_every=5)).write(
+                lambda _view, number=number: request(number, 1)  # type: ignore[misc]
+            )
+        expected = new_process(uri).view()
+        commits = sorted(uri.glob("_delta_log/*.json"))
+        compaction = commits[6]
+        lost = chance.sample([*commits[1:6], *commits[7:]], chance.randrange(1, 4))
+        lost = sorted([*lost, *([compaction] if chance.random() < 0.3 else [])])
+        active = {Path(file).name for file in DeltaTable(uri).file_uris()}  # a compaction has merged the others
+        data = [str(uri / path) for path in added_paths(lost[0]) if path in active]
+        data = data if lost[0] != compaction else []
+        for commit in lost:
+            commit.write_bytes(b"") if chance.random() < 0.3 else commit.unlink()
+        if found(new_process(uri)) == expected:
+            continue  # the compaction has the events of an empty commit file
+        with pytest.raises(LedgerError, match="hindcast recover PIPELINE"):
+            new_process(uri).view()
+        files = {path: path.read_bytes() for path in uri.rglob("*") if path.is_file() and str(path) not in data}
+        if data and chance.random() < 0.5:
+            for path in data:
+                shutil.move(path, tmp_path / "aside")
+            assert new_process(uri).restore_commits(who="me", reason="a test") == (), seed
+            assert files == {path: path.read_bytes() for path in uri.rglob("*") if path.is_file()}
+            shutil.move(tmp_path / "aside", data[0])
+        restored = new_process(uri).restore_commits(who="me", reason="a test")
+        assert restored == tuple(int(commit.stem) for commit in lost), seed
+        assert new_process(uri).view(expected.version) == expected, seed
+        assert new_process(uri).restore_commits(who="me", reason="again") == ()

@@ -160,11 +160,18 @@ def test_the_next_ledger_of_a_process_reads_the_new_events_only(
 
 
 def test_the_ledger_that_was_used_least_recently_is_forgotten_first() -> None:
-    kept = Remembered(2)
-    histories = {name: EventHistory() for name in "abc"}
+    kept = Remembered(10_000)
+    histories = {
+        name: EventHistory(count=count) for name, count in {"a": 0, "b": 9_000, "c": 1_500, "d": 8_500}.items()
+    }
     for name in "abac":
         kept.keep(name, histories[name])
-    assert [name for name in "abc" if kept.find(name) is not None] == ["a", "c"]
+    assert [name for name in "abcd" if kept.find(name) is not None] == ["a", "c"]
+    kept.keep("d", histories["d"])
+    assert [name for name in "abcd" if kept.find(name) is not None] == ["c", "d"]
+    histories["d"].count = 90_000  # it has grown
+    kept.keep("d", histories["d"])
+    assert [name for name in "abcd" if kept.find(name) is not None] == ["d"]
 
 
 def test_a_forked_process_remembers_nothing_and_waits_for_no_lock() -> None:
@@ -177,6 +184,7 @@ def test_a_forked_process_remembers_nothing_and_waits_for_no_lock() -> None:
     assert REMEMBERED.find("somewhere") is not None
 
 
+@pytest.mark.slow
 def test_threads_take_over_what_another_one_extends(tmp_path: Path) -> None:
     uri = tmp_path / "ledger"
     opened(uri).write(lambda _view: request(0, 1))

@@ -27,6 +27,7 @@ from jobs.ledger.removals import Why, removed_event
 from jobs.ledger.run_projection import RunsProjection
 from jobs.ledger.run_slots import RunBrief
 from jobs.ledger.view import Judgement, LedgerView, RequestState
+from jobs.publishing.waivers import request_to_publish
 from jobs.reading.published import published_runs
 from jobs.reading.stored_rows import run_attempt
 from jobs.runs import EMPTY_STATE, CheckResult, Counts, LogCoordinates, RunResult, Slice, Verdict
@@ -189,6 +190,33 @@ def test_a_waiver_lasts_until_another_check_fails() -> None:
     events[-1] = replace(events[-1], details={"by_arguments": True})
     assert view(*events, checked_event("r", result)).run("run1").is_publishable
     assert not view(*events, checked_event("r", stricter)).run("run1").is_publishable
+
+
+def test_a_waiver_counts_again_when_the_judgement_finds_again_what_a_person_has_waived() -> None:
+    """Defect: where two requests end one repair, the judgement for one of them ended the waivers for the other one."""
+    result, own, other = (
+        a_result(1),
+        *(
+            CheckResult(
+                slice_id=a_slice(1).slice_id,
+                table="settled",
+                check="s",
+                severity="critical",
+                verdict=Verdict.FAIL,
+                observed=text,
+            )
+            for text in ("1 window", "2 windows")
+        ),
+    )
+    judged = [judged_event(name, name, {"run1": (found,)}) for name, found in (("r", own), ("s", other), ("r", own))]
+    waived = about(EventKind.WAIVED, result, who="ann", reason="real", request_id="r")
+    events = [
+        requested(), *staged(result), requested("s"), about(EventKind.ADOPTED, result, request_id="s"),
+        judged[0], waived, *judged[1:],
+    ]  # fmt: skip
+    assert [view(*events[:end]).run("run1").is_publishable for end in (-2, -1, None)] == [True, False, True]
+    named = [request_to_publish(then, then.run("run1")) for then in (view(*events[:-1]), view(*events))]
+    assert [request and request.request_id for request in named] == ["s", "r"]
 
 
 def cancelled(request_id: str = "r", *, action: str | None = "cancel") -> LedgerEvent:

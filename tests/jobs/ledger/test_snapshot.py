@@ -117,6 +117,7 @@ class SnapshotPlace(Place):
             (self.uri / DIRECTORY / name).write_bytes(content)
 
 
+@pytest.mark.slow
 def test_a_ledger_with_snapshots_is_read_as_one_that_is_read_from_its_first_event(tmp_path: Path) -> None:
     used = errors = 0
     for seed in seeds(8):
@@ -141,6 +142,7 @@ def test_a_ledger_with_snapshots_is_read_as_one_that_is_read_from_its_first_even
     assert errors
 
 
+@pytest.mark.slow
 def test_the_fold_goes_on_from_a_snapshot_at_each_version(tmp_path: Path) -> None:
     for seed in seeds(2):
         chance, uri = Random(seed), tmp_path / str(seed) / "ledger"
@@ -159,6 +161,7 @@ def test_the_fold_goes_on_from_a_snapshot_at_each_version(tmp_path: Path) -> Non
                 assert process(uri).view(at) == fresh(uri).view(at), (seed, number, at)
 
 
+@pytest.mark.slow
 def test_a_view_that_is_read_late_is_that_of_its_version(tmp_path: Path) -> None:
     """Its values are made when they are read; events that the same ledger has taken in meanwhile change none."""
     for seed in seeds(4):
@@ -300,12 +303,16 @@ def test_details_that_changed_after_a_snapshot_are_an_error(tmp_path: Path) -> N
         len(run.result.checks)
 
 
-def test_verify_reads_every_event(tmp_path: Path) -> None:
+def test_verify_reads_every_event_and_leaves_the_snapshot(tmp_path: Path) -> None:
     uri = tmp_path / "ledger"
     process(uri).write(lambda _view: request(1, 1))
+    process(uri).write(lambda _view: request(2, 1))
+    inodes = [path.stat().st_ino for path in snapshots(uri)]
     ledger = process(uri)
     ledger.view()
-    assert begun_after(ledger) == 1
+    assert begun_after(ledger) == 2
     ledger.read_whole()
     assert begun_after(ledger) == 0
+    process(uri).view(at=1)  # reads every event, too
+    assert [path.stat().st_ino for path in snapshots(uri)] == inodes
     assert ledger.view() == fresh(uri).view()

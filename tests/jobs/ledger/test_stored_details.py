@@ -97,7 +97,8 @@ def test_checks_that_cannot_be_read_are_an_error_of_the_ledger() -> None:
         len(with_checks(a_result(1), event).checks)
     assert str(raised.value) == (
         "ledger /lake/sales/ledger has wrong content in event 1 of version 3 (checked): checks[0] has no "
-        "slice_id. The hashes are right, so a program has written it so. Restore the ledger's directory from a backup"
+        "slice_id. The hashes are right, so a program has written it so. If that was a newer Hindcast, use its "
+        "version; otherwise, restore the ledger's directory from a backup"
     )
 
 

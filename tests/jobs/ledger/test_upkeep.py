@@ -25,6 +25,7 @@ def property_of(place: Path, name: str) -> str | None:
     return DeltaTable(place).metadata().configuration.get(f"delta.{name}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keep_merged_ms", [0, 86_400_000])
 def test_a_ledger_keeps_few_files_and_all_its_events(tmp_path: Path, keep_merged_ms: int) -> None:
     place = tmp_path / "ledger"

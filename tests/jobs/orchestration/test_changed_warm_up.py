@@ -85,6 +85,7 @@ def test_a_repair_with_a_changed_warm_up_is_refused_before_it_is_replayed(work: 
         propose(work, found, warm_up=warm_up, who="a test")
 
 
+@pytest.mark.slow
 def test_a_repair_that_has_read_a_changed_warm_up_is_refused(work: RequestContext) -> None:
     before = shown(work)
     found, _ = late(work)
@@ -98,6 +99,7 @@ def test_a_repair_that_has_read_a_changed_warm_up_is_refused(work: RequestContex
     assert [value for key, value in shown(work).items() if value[0] == 4] == [(4, 3 + 4 + 77 + 1_000)]
 
 
+@pytest.mark.slow
 def test_a_request_of_airflow_with_a_changed_warm_up_is_refused(work: RequestContext) -> None:
     found, warm_up = late(work)
     request = propose(work, found, warm_up=warm_up, who="a test")
@@ -110,6 +112,7 @@ def test_a_request_of_airflow_with_a_changed_warm_up_is_refused(work: RequestCon
     assert not work.ledger.view().open_requests()
 
 
+@pytest.mark.slow
 def test_a_proposal_ends_when_its_warm_up_is_published_again(work: RequestContext) -> None:
     found, warm_up = late(work)
     opened = propose(work, found, warm_up=warm_up, who="a test")

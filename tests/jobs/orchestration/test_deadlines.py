@@ -73,6 +73,7 @@ def place(tmp_path: Path) -> Place:
     return place
 
 
+@pytest.mark.slow
 def test_a_publication_of_a_clock_that_was_ahead_is_news_until_the_digest_after_the_next_one(place: Place) -> None:
     """The clock was a month ahead when an empty day was published."""
     place.now_ms = day_ms("2024-02-05")
@@ -87,6 +88,7 @@ def test_a_publication_of_a_clock_that_was_ahead_is_news_until_the_digest_after_
     assert digests == [both, ["sales: 1 published"], ["sales: 1 published"]]
 
 
+@pytest.mark.slow
 def test_a_clock_that_went_back_hides_no_publication_from_the_digest(place: Place) -> None:
     """Defect: the time of one publication, years ago, told that those before it were older than the last digest."""
     for day, now in (("2024-01-04", "2024-01-04"), ("2024-01-05", "2019-01-01"), ("2024-01-06", "2024-01-06")):
@@ -228,6 +230,7 @@ def test_a_slice_is_held_since_its_open_request_and_not_since_one_that_was_cance
     assert held_slice.since_ms == place.now_ms
 
 
+@pytest.mark.slow
 def test_a_slice_that_is_held_too_long_is_told_once_and_again_when_another_run_is_held(place: Place) -> None:
     append_day(place.root, "2024-01-03", {"z": FAILS})
     place.now_ms = day_ms("2024-01-04") + 10 * HOUR_MS

@@ -190,7 +190,7 @@ def test_a_cleared_waiver_that_has_ended_is_outdated(place: Place) -> None:
     first = place.decide(ANN, given)
     assert place.decide(ANN, given) == first
     place.decide(BOB, {"action": "cancel", "request_id": place.request_id, "reason": "no"})
-    with pytest.raises(OutdatedDecision, match="a cancellation or a rollback has ended its waivers since"):
+    with pytest.raises(OutdatedDecision, match="a cancellation or a rollback has ended them, other"):
         place.decide(ANN, given)
 
 
@@ -301,6 +301,7 @@ def test_a_second_rollback_tells_of_the_first(place: Place) -> None:
         place.decide(By(who="dan", decision_id="4"), back | {"ledger_version": None})
 
 
+@pytest.mark.slow
 def test_a_dag_run_of_airflows_backfill_is_cleared_when_its_own_slices_may_pass(tmp_path: Path) -> None:
     """Its DAG runs share one request. The publication waits for the others, and the run itself turns green."""
     place = Place(tmp_path)
@@ -366,6 +367,7 @@ def test_a_decision_survives_the_way_through_the_params(place: Place) -> None:
     assert read_decision(defaults | found.to_json()) == found
 
 
+@pytest.mark.slow
 def test_of_decisions_at_once_one_is_made_and_each_other_hears_of_it(tmp_path: Path) -> None:
     """Two to four persons look at the same ledger, and decide at the same time, each in a process of his own."""
     for seed in seeds(6):
@@ -393,6 +395,7 @@ def test_of_decisions_at_once_one_is_made_and_each_other_hears_of_it(tmp_path: P
         assert waived == wanted, seed
 
 
+@pytest.mark.slow
 def test_of_publications_at_once_one_changes_what_readers_see(tmp_path: Path) -> None:
     """Persons and the DAG run publish together: the changed slices are in one result only, so one event is sent."""
     for seed in seeds(4):

@@ -265,6 +265,7 @@ def test_a_rolled_back_request_that_another_suite_has_checked_names_the_range_to
     assert refused.why.endswith("replay its range (`hindcast run sales --from 2024-01-01 --to 2024-01-03`)")
 
 
+@pytest.mark.slow
 def test_an_ended_waiver_does_not_come_back_for_checks_that_failed_since(dags: Dags) -> None:
     """It ended with a cancelled request. A suite that was edited since has failed the run for another reason."""
     dags.limit(40)

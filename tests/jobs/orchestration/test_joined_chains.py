@@ -69,6 +69,7 @@ def three_days(place: Place) -> None:
     place.put(Put(0, 1), Put(0, 5), Put(1, 25), Put(1, 40), Put(2, 49), Put(2, 71.5), Put(3, 71.8, 5), Put(3, 90))
 
 
+@pytest.mark.slow
 def test_a_chain_start_that_the_slices_before_it_have_joined_continues_their_chain(place: Place) -> None:
     """Also if it was staged as a beginning: the slice before it is not replayed alone."""
     three_days(place)
@@ -84,6 +85,7 @@ def test_a_chain_start_that_the_slices_before_it_have_joined_continues_their_cha
     assert (gaps(work.ledger.view()), max(totals(work))) == ([], 106)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("warms_up", "options"), [(True, "--warm-up --replace"), (False, "--fresh --replace")])
 def test_an_adoption_that_the_schedule_overtook_names_a_command_that_works(
     place: Place, *, warms_up: bool, options: str
@@ -101,6 +103,7 @@ def test_an_adoption_that_the_schedule_overtook_names_a_command_that_works(
     assert again.is_published
 
 
+@pytest.mark.slow
 def test_a_run_that_is_to_replace_an_adoption_closes_it_also_if_nothing_is_left_to_replay(place: Place) -> None:
     """Defect: with the former pipeline file, it told that all is published, and left the adoption open for ever."""
     three_days(place)
@@ -138,6 +141,7 @@ def test_a_chain_that_begins_anew_beside_a_published_slice_is_told_before(
     assert warned(work, 2, 3, is_fresh=True) == "", "it begins there already"
 
 
+@pytest.mark.slow
 def test_a_repair_that_ends_tells_which_records_stay_late(place: Place) -> None:
     """Defect: `hindcast repair` was said to list records that it does not take before the border of an adoption."""
     place.put(Put(0, 1), Put(0, 5), Put(1, 25), Put(1, 3, 10), Put(1, 40), Put(2, 50), Put(2, 25, 7), Put(2, 60))
@@ -163,6 +167,7 @@ def test_runs_of_a_warm_up_begin_no_chain(place: Place) -> None:
     assert starts == [False] * (len(starts) - 1) + [True]
 
 
+@pytest.mark.slow
 def test_a_chain_that_began_with_a_warm_up_is_replayed_without_one(place: Place) -> None:
     place.put(Put(0, 1), Put(1, 25), Put(1, 47.5), Put(2, 47.8), Put(2, 71), Put(3, 73), Put(3, 80))
     work = place.work()
@@ -172,6 +177,7 @@ def test_a_chain_that_began_with_a_warm_up_is_replayed_without_one(place: Place)
     assert (gaps(work.ledger.view()), max(totals(work))) == ([], 51)
 
 
+@pytest.mark.slow
 def test_a_pipeline_that_begins_later_continues_what_is_published(place: Place) -> None:
     """`log.slice.first` is no part of the spec, so the state fits. Another spec is refused."""
     place.put(Put(0, 1), Put(1, 25), Put(1, 47.5, 3), Put(2, 47.8), Put(2, 71.5), Put(3, 90))
@@ -185,6 +191,7 @@ def test_a_pipeline_that_begins_later_continues_what_is_published(place: Place) 
         run(place.work(slices=later, lateness=GRACE), 2, 4)
 
 
+@pytest.mark.slow
 def test_rollbacks_restore_the_run_in_whose_place_a_repair_is_seen(place: Place) -> None:
     """Two repairs of two chains can have the same run."""
     place.put(Put(0, 1), Put(0, 5), Put(1, 25), Put(1, 3, 10), Put(1, 40), Put(2, 50), Put(2, 60))
@@ -202,6 +209,7 @@ def test_rollbacks_restore_the_run_in_whose_place_a_repair_is_seen(place: Place)
     assert gaps(view) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_rolled_back", [True, False])
 def test_the_run_of_a_repair_becomes_one_of_the_chain_if_the_file_has_its_spec(
     place: Place, *, is_rolled_back: bool
@@ -232,6 +240,7 @@ def repair_lateness(work: RequestContext, spec_json: str) -> int:
     return windows.allowed_lateness_ms
 
 
+@pytest.mark.slow
 def test_a_request_brings_no_older_records_back(place: Place) -> None:
     place.put(Put(0, 1), Put(1, 25), Put(2, 49))
     work = place.work(size="120h")
@@ -245,6 +254,7 @@ def test_a_request_brings_no_older_records_back(place: Place) -> None:
     assert "readers see newer records of 1970-01-07 than request" in attempt.why
 
 
+@pytest.mark.slow
 def test_the_shared_request_of_airflows_backfill_brings_no_older_records_back(place: Place) -> None:
     """Its DAG runs go on when they are cleared, as the message says."""
     place.put(Put(0, 1), Put(0, 5), Put(1, 25), Put(1, 47.9), Put(2, 50), Put(2, 60))
@@ -264,6 +274,7 @@ def test_the_shared_request_of_airflows_backfill_brings_no_older_records_back(pl
     assert gaps(work.ledger.view()) == []
 
 
+@pytest.mark.slow
 def test_a_repair_is_not_published_again_over_a_greater_one(place: Place) -> None:
     place.put(Put(0, 1), Put(0, 5), Put(0, 23.99), Put(1, 25), Put(1, 21, 10), Put(1, 47.99))
     work = place.work()
@@ -278,6 +289,7 @@ def test_a_repair_is_not_published_again_over_a_greater_one(place: Place) -> Non
     assert "by a repair with a greater allowed lateness" in attempt.why
 
 
+@pytest.mark.slow
 def test_a_replay_of_a_part_of_a_repair_ends_the_repair(place: Place) -> None:
     """A record would be late in one slice, and in a window that the repair shows in the next one."""
     place.put(Put(0, 1), Put(0, 5), Put(0, 3), Put(0, 23.99), Put(1, 25), Put(1, 3.5, 10), Put(1, 47.99))
@@ -296,6 +308,7 @@ def test_a_replay_of_a_part_of_a_repair_ends_the_repair(place: Place) -> None:
     assert late(work) == [0, 0, 0]
 
 
+@pytest.mark.slow
 def test_a_run_that_readers_see_is_not_judged_for_a_repair_that_ends_beside_the_request(place: Place) -> None:
     """The last run of the request is published already. The run of the first day is one that the end shows again."""
     place.put(Put(0, 1), Put(0, 5), Put(0, 2.5), Put(0, 23.99), Put(1, 25), Put(1, 0.5, 10), Put(1, 47.99))
@@ -322,6 +335,7 @@ def test_a_run_that_readers_see_is_not_judged_for_a_repair_that_ends_beside_the_
     assert publish_request(work, staged, who="ann").is_published
 
 
+@pytest.mark.slow
 def test_a_replay_in_one_repair_ends_those_that_touch_it(place: Place) -> None:
     """A window that the repair of a later slice shows has records that would be late again before it."""
     place.put(Put(0, 1), Put(0, 5), Put(0, 3), Put(0, 23.99), Put(1, 25), Put(1, 3.5, 10), Put(1, 47.99))
@@ -341,6 +355,7 @@ def test_a_replay_in_one_repair_ends_those_that_touch_it(place: Place) -> None:
     assert (late(work), max(totals(work))) == ([1, 2, 1, 1], 1)
 
 
+@pytest.mark.slow
 def test_an_older_request_goes_on_when_the_newer_records_were_erased(place: Place) -> None:
     place.put(Put(0, 1), Put(1, 25))
     work = place.work()
@@ -356,6 +371,7 @@ def test_an_older_request_goes_on_when_the_newer_records_were_erased(place: Plac
     assert [view_run.result.counts.read for view_run in published_runs(work.ledger.view())] == [2, 2]
 
 
+@pytest.mark.slow
 def test_a_request_that_takes_the_run_of_a_repair_over_is_published(place: Place) -> None:
     place.put(Put(0, 1), Put(0, 5), Put(0, 3), Put(0, 23.99), Put(1, 25), Put(1, 3.5, 10), Put(1, 47.99))
     place.put(Put(2, 3.7, 100), Put(2, 60))
@@ -370,6 +386,7 @@ def test_a_request_that_takes_the_run_of_a_repair_over_is_published(place: Place
     assert (late(work), gaps(work.ledger.view())) == ([1, 1, 1], [])
 
 
+@pytest.mark.slow
 def test_a_run_from_a_longer_replay_begins_the_chain_that_began_with_a_warm_up(place: Place) -> None:
     place.put(Put(0, 1), Put(1, 25), Put(1, 47.5), Put(2, 47.8), Put(2, 71.5), Put(3, 80))
     work = place.work()
@@ -381,6 +398,7 @@ def test_a_run_from_a_longer_replay_begins_the_chain_that_began_with_a_warm_up(p
     assert (again.replayed, again.is_published) == (0, True)
 
 
+@pytest.mark.slow
 def test_a_chain_that_a_person_has_begun_stands_alone_after_its_first_slice_was_replayed(place: Place) -> None:
     place.put(Put(0, 1), Put(1, 25), Put(2, 49), Put(2, 71.5), Put(3, 80), Put(3, 95.5), Put(4, 97))
     work = place.work()
@@ -392,6 +410,7 @@ def test_a_chain_that_a_person_has_begun_stands_alone_after_its_first_slice_was_
     assert gaps(work.ledger.view()) == ["1970-01-08"]
 
 
+@pytest.mark.slow
 def test_a_clean_up_keeps_the_run_in_whose_place_a_repair_was_seen(place: Place) -> None:
     """It is removed as long after the repair has become a run of the chain as any superseded run."""
     more = "retention: {superseded: 1d, unpublished: 1d}\n"
@@ -410,6 +429,7 @@ def test_a_clean_up_keeps_the_run_in_whose_place_a_repair_was_seen(place: Place)
     assert place.work(more=more).ledger.view().head == before.head
 
 
+@pytest.mark.slow
 def test_a_repair_at_the_beginning_of_a_chain_after_a_changed_slice_is_published(place: Place) -> None:
     """The state before was removed, and the warm-up has read a changed slice. The repair changes neither neighbour."""
     more = "retention: {checkpoints: 1d}\nrestate: {at_most_age: 1d}\n"
@@ -426,6 +446,7 @@ def test_a_repair_at_the_beginning_of_a_chain_after_a_changed_slice_is_published
     assert late(work)[3] == 0
 
 
+@pytest.mark.slow
 def test_the_lateness_of_a_repair_is_adopted_in_the_middle_of_its_range(place: Place) -> None:
     """The new chain begins with a run that the repair has staged after another one. It was refused for ever."""
     for day in range(5):
@@ -444,6 +465,7 @@ def test_the_lateness_of_a_repair_is_adopted_in_the_middle_of_its_range(place: P
     assert late(work) == [0] * 5
 
 
+@pytest.mark.slow
 def test_after_a_change_of_the_code_the_schedule_stops_and_adopt_goes_on(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -530,6 +552,7 @@ def test_a_proposed_restatement_of_code_that_has_changed_is_closed_until_the_cod
     assert again != first, "the code was restored, and nobody has declined it"
 
 
+@pytest.mark.slow
 def test_a_proposed_restatement_does_not_undo_an_adoption(place: Place) -> None:
     """Defect: its replay published the former spec again, without a word."""
     more = "restate: {mode: propose, at_most_age: 36500d}\n"
@@ -560,6 +583,7 @@ def test_a_proposed_restatement_does_not_undo_an_adoption(place: Place) -> None:
         request_to_continue(work, proposal.request_id)
 
 
+@pytest.mark.slow
 def test_a_replayed_restatement_before_an_adoption_is_published(place: Place) -> None:
     """Defect: it was refused, because the chain goes on with another spec, although its slices keep the former one."""
     more = "schedule: '0 6 * * *'\nrestate: {mode: propose, at_most_age: 36500d}\n"
@@ -579,6 +603,7 @@ def repair_and_warm_up(work: RequestContext) -> tuple[LateRepair, WarmUp | None]
     return wanted, restart_before(SESSION, repairing(work, wanted), wanted.slices, beginning=wanted.beginning)
 
 
+@pytest.mark.slow
 def test_the_refusal_of_a_range_after_a_rollback_names_no_staged_repair(place: Place) -> None:
     """Defect: it named the publication of the repair, which is refused. A repair leaves no state to continue from."""
     place.put(Put(0, 1), Put(0, 5), Put(1, 25), Put(1, 3, 10), Put(1, 40), Put(2, 50))
@@ -614,6 +639,7 @@ def test_a_proposed_repair_of_slices_that_were_published_again_is_told_as_one_to
     assert not work.ledger.view().requests[first.request_id].is_open
 
 
+@pytest.mark.slow
 def test_a_repair_that_a_person_proposed_before_the_code_changed_is_told_and_replaced(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -639,6 +665,7 @@ def test_a_repair_that_a_person_proposed_before_the_code_changed_is_told_and_rep
     assert work.ledger.view().requests[first.request_id].failure == LOST
 
 
+@pytest.mark.slow
 def test_a_candidate_of_code_that_has_changed_is_not_promoted(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     three_days(place)
     work = place.work()
@@ -682,6 +709,7 @@ def test_an_unfinished_request_of_code_that_has_changed_names_what_goes_on(
     )
 
 
+@pytest.mark.slow
 def test_old_code_is_not_published_after_a_person_has_adopted_the_new_one(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -702,6 +730,7 @@ def test_old_code_is_not_published_after_a_person_has_adopted_the_new_one(
     assert "Cancel it, and make a new request: a function or Hindcast itself has changed" in attempt.why
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_repair", [True, False])
 def test_a_request_that_waits_is_not_published_after_its_warm_up_was_published_again(
     place: Place, *, is_repair: bool
@@ -724,6 +753,7 @@ def test_a_request_that_waits_is_not_published_after_its_warm_up_was_published_a
     assert "Cancel" in attempt.why
 
 
+@pytest.mark.slow
 def test_a_repair_of_a_chain_without_earlier_records_reads_none_of_them(place: Place) -> None:
     """Each of two such chains is repaired by a request of its own."""
     place.put(Put(0, 1), Put(1, 25, 1_000), Put(1, 40, 1_000), Put(1, 5, 300), Put(2, 50), Put(2, 60, 4))
@@ -740,6 +770,7 @@ def test_a_repair_of_a_chain_without_earlier_records_reads_none_of_them(place: P
     assert [requests[name].from_ms for name in (first, second)] == [FIRST_MS + DAY_MS, FIRST_MS + 2 * DAY_MS]
 
 
+@pytest.mark.slow
 def test_late_records_that_the_pipeline_file_leaves_out_are_not_repaired(place: Place) -> None:
     """A window of the first slice has records of the slice before it, which the file leaves out."""
     place.put(Put(0, 1), Put(1, 25, 1_000), Put(1, 40), Put(1, 5, 300), Put(2, 50), Put(2, 60, 4), Put(2, 51, 2))
@@ -767,6 +798,7 @@ def eight_days(place: Place, *late_days: int) -> None:
             place.put(Put(day, 24 * day + 2, 7))
 
 
+@pytest.mark.slow
 def test_the_first_slice_of_the_file_may_be_the_restart_point_of_a_repair(place: Place) -> None:
     """The published chain has read records before it, and none of them matters."""
     eight_days(place, 4)
@@ -775,6 +807,7 @@ def test_the_first_slice_of_the_file_may_be_the_restart_point_of_a_repair(place:
     assert sum(late(place.work())) == 0
 
 
+@pytest.mark.slow
 def test_records_that_the_file_leaves_out_do_not_stop_later_repairs(place: Place) -> None:
     eight_days(place, 3, 6)
     run(place.work(), 0, 8)
@@ -789,6 +822,7 @@ def test_records_that_the_file_leaves_out_do_not_stop_later_repairs(place: Place
     assert request.from_ms == FIRST_MS + 6 * DAY_MS
 
 
+@pytest.mark.slow
 def test_a_repair_does_not_go_on_after_a_hole(place: Place) -> None:
     eight_days(place, 0, 3)
     work = place.work()
@@ -799,6 +833,7 @@ def test_a_repair_does_not_go_on_after_a_hole(place: Place) -> None:
     assert late(work) == [0, 0, 0]
 
 
+@pytest.mark.slow
 def test_a_request_is_published_when_the_slices_of_its_warm_up_are_and_its_state_fits(place: Place) -> None:
     eight_days(place)
     work = place.work()
@@ -809,6 +844,7 @@ def test_a_request_is_published_when_the_slices_of_its_warm_up_are_and_its_state
     assert gaps(work.ledger.view()) == []
 
 
+@pytest.mark.slow
 def test_a_repair_leaves_slices_with_another_spec_as_they_are(place: Place) -> None:
     """A person has adopted the new spec from a slice on, and the slices before it stay."""
     eight_days(place, 1, 6)

@@ -186,6 +186,7 @@ def ordered_context(root: Path, windows: str = "tumbling: {size: 2h}") -> tuple[
     return ordered, context_in(linked_lake(root / "lake", root / "log"), pipeline_of(ordered))
 
 
+@pytest.mark.slow
 def test_a_changed_slice_is_refused_before_anything_is_replayed(tmp_path: Path) -> None:
     def append(day: int, at_ms: int, value: int) -> None:
         append_one(tmp_path / "log", day, at_ms, value=value)
@@ -220,6 +221,7 @@ def test_a_changed_slice_is_refused_before_anything_is_replayed(tmp_path: Path) 
     assert [request.is_proposed for request in work.ledger.view().open_requests()] == [True]
 
 
+@pytest.mark.slow
 def test_the_budget_covers_the_warm_up_and_one_wrong_clock_does_not_exhaust_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -284,6 +286,7 @@ def killed_repair(work: RequestContext, rule: str, file: Path) -> str:
     return order.opened.request_id
 
 
+@pytest.mark.slow
 def test_records_that_are_later_than_asked_stay_late(tmp_path: Path) -> None:
     work = make_small(tmp_path)
     run_days(work, 0, DAYS)
@@ -299,6 +302,7 @@ def test_records_that_are_later_than_asked_stay_late(tmp_path: Path) -> None:
     assert after.records <= some.left
 
 
+@pytest.mark.slow
 def test_a_later_repair_keeps_what_an_earlier_one_with_a_greater_lateness_took(tmp_path: Path) -> None:
     """Also if the person asks for less. Then it takes all records that this lateness takes, and tells so."""
     for day in range(4):
@@ -320,6 +324,7 @@ def test_a_later_repair_keeps_what_an_earlier_one_with_a_greater_lateness_took(t
     assert shown(work) == shown(greater)
 
 
+@pytest.mark.slow
 def test_a_repair_that_a_greater_one_has_overtaken_is_refused(tmp_path: Path) -> None:
     """It was made from what readers saw before."""
     for day in range(2):
@@ -337,6 +342,7 @@ def test_a_repair_that_a_greater_one_has_overtaken_is_refused(tmp_path: Path) ->
     assert not work.ledger.view().open_requests()
 
 
+@pytest.mark.slow
 def test_a_repair_of_runs_that_readers_do_not_see_any_more_is_not_published(tmp_path: Path) -> None:
     work = make_small(tmp_path)
     run_days(work, 0, 2)
@@ -385,6 +391,7 @@ def test_the_report_tells_that_the_warm_up_of_a_repair_is_refused(tmp_path: Path
     assert "1 file of the range that does not exist, first day=1970-01-05" in refusal_of(work, late)
 
 
+@pytest.mark.slow
 def test_the_runs_that_the_end_of_a_repair_shows_stop_a_publication_until_they_are_waived(tmp_path: Path) -> None:
     """An edited suite has failed the run of the chain of a day, in whose place readers see the run of the repair."""
     for day in range(3):
@@ -423,6 +430,7 @@ def test_the_runs_that_the_end_of_a_repair_shows_stop_a_publication_until_they_a
     waive_events(work, view, waivers=[waiver], by=By(who="a test", decision_id="2"), request_id=staged)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_published", [False, True])
 def test_a_waiver_of_a_run_that_the_end_of_a_repair_shows_ends_with_the_request(
     tmp_path: Path, *, is_published: bool
@@ -452,6 +460,7 @@ def test_a_waiver_of_a_run_that_the_end_of_a_repair_shows_ends_with_the_request(
     assert work.ledger.view().run(chain_run).waiver is None
 
 
+@pytest.mark.slow
 def test_settled_windows_that_the_end_of_a_repair_takes_back_are_judged(tmp_path: Path) -> None:
     """Defect: an adoption whose own runs are those of the repair was not judged at all."""
     hours = [(day, late_h) for day in range(5) for late_h in ((0, 5, -8) if day else (0, -8))]
@@ -486,6 +495,7 @@ def test_settled_windows_that_the_end_of_a_repair_takes_back_are_judged(tmp_path
     assert not failing_in_sight(work.ledger.view()), "the judgement of the cancelled request does not count"
 
 
+@pytest.mark.slow
 def test_a_killed_repair_goes_on_with_the_same_runs(tmp_path: Path) -> None:
     work = make_small(tmp_path)
     run_days(work, 0, DAYS)
@@ -509,6 +519,7 @@ def test_a_killed_repair_goes_on_with_the_same_runs(tmp_path: Path) -> None:
     assert (outcome.request_id, outcome.is_published) == (request.request_id, True)
 
 
+@pytest.mark.slow
 def test_a_trigger_that_does_not_fire_for_late_records_is_refused(tmp_path: Path) -> None:
     work = make_small(tmp_path, trigger="\n  trigger: {count: 100}\n  leftovers: report")
     run_days(work, 0, DAYS)
@@ -526,6 +537,7 @@ def test_a_trigger_that_does_not_fire_for_late_records_is_refused(tmp_path: Path
     )
 
 
+@pytest.mark.slow
 def test_a_trigger_that_is_not_valid_with_a_lateness_does_not_stop_the_schedule(tmp_path: Path) -> None:
     """`after_watermark` without `late` is allowed only without lateness, and a repair computes with a lateness."""
     work = make_small(tmp_path, trigger="\n  trigger: {after_watermark: {early: {after_count: 2}}}")
@@ -568,6 +580,7 @@ class TestProposals:
     def opened(self, work: RequestContext) -> list[Request]:
         return list(work.ledger.view().open_requests(RequestKind.REPAIR))
 
+    @pytest.mark.slow
     def test_a_proposal_is_started_as_any_other_and_made_once(self, tmp_path: Path) -> None:
         work = make_small(tmp_path)
         assert self.proposed(work) == ()
@@ -591,6 +604,7 @@ class TestProposals:
         assert (outcome.request_id, outcome.is_published) == (request.request_id, True)
         assert self.proposed(work) == ()
 
+    @pytest.mark.slow
     def test_a_decision_after_a_wait_reads_no_late_record(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -603,6 +617,7 @@ class TestProposals:
         self.proposed(work)
         assert "is open" in self.proposed(work, is_again=True)[0]
 
+    @pytest.mark.slow
     def test_a_declined_repair_is_not_proposed_again(self, tmp_path: Path) -> None:
         work = make_small(tmp_path)
         run_days(work, 0, DAYS)
@@ -612,6 +627,7 @@ class TestProposals:
         assert self.proposed(work) == ()
         assert not self.opened(work)
 
+    @pytest.mark.slow
     def test_age_and_budget_bound_a_proposal(self, tmp_path: Path) -> None:
         work = make_small(tmp_path)
         run_days(work, 0, DAYS)
@@ -621,6 +637,7 @@ class TestProposals:
         assert "repair.daily_budget is 1ms" in sentence
         assert not self.opened(work)
 
+    @pytest.mark.slow
     def test_sessions_need_the_log_and_are_told(self, tmp_path: Path) -> None:
         make_log(tmp_path / "log", Random(3), keys=[*range(4)], share=0.9)
         text = pipeline_text(windows="session: {gap: 1h}", bound="0s", lateness="0s")

@@ -55,6 +55,7 @@ def published(place: Place, work: RequestContext, decision: Replay) -> Publicati
     )
 
 
+@pytest.mark.slow
 def test_the_schedule_leaves_out_the_slices_before_the_first_one_of_the_pipeline_file(place: Place) -> None:
     work = place.work(slices=FROM_THE_SIXTH)
     counts = {gauge.name: gauge.value for gauge in gauges(work, work.ledger.view())}
@@ -81,6 +82,7 @@ def test_the_schedule_waits_for_the_first_slice_of_the_pipeline_file(place: Plac
     assert standing(work, view).waiting == waiting
 
 
+@pytest.mark.slow
 def test_what_was_staged_before_the_first_slice_moved_is_published(place: Place) -> None:
     """The slices that it leaves out are staged already, and fit."""
     decision = scheduled(place, place.work(), lease_id="r")
@@ -97,6 +99,7 @@ def messages(work: RequestContext) -> dict[Event, str]:
     return {message.alert.event: message.alert.text for message in checked.messages}
 
 
+@pytest.mark.slow
 def test_a_hole_before_the_head_is_told_with_the_command_that_fills_it(place: Place) -> None:
     work = place.work(more=SCHEDULED)
     run(work, 5, 8, warms_up=True)
@@ -114,6 +117,19 @@ def test_a_hole_before_the_head_is_told_with_the_command_that_fills_it(place: Pl
     assert messages(work).keys() == {Event.DIGEST}
 
 
+def test_a_hole_that_the_first_slice_of_the_file_has_left_is_filled_to_the_end_of_the_chain(place: Place) -> None:
+    """Defect: when it was moved back, the command of the hole alone was named, which is refused."""
+    assert published(
+        place, place.work(slices=FROM_THE_SIXTH), scheduled(place, place.work(slices=FROM_THE_SIXTH), lease_id="r")
+    ).is_published
+    work = place.work(more=SCHEDULED)
+    [hole] = standing(work, work.ledger.view()).holes
+    assert hole.command == "`hindcast run late --from 1970-01-08 --to 1970-01-13`"
+    assert run(work, 3, 8).is_published
+    assert standing(work, work.ledger.view()).holes == ()
+
+
+@pytest.mark.slow
 def test_a_hole_between_two_specs_is_filled_with_a_warm_up(place: Place) -> None:
     work = place.work(lateness="1h", more=SCHEDULED)
     run(work, 4, 8, warms_up=True)
@@ -123,6 +139,7 @@ def test_a_hole_between_two_specs_is_filled_with_a_warm_up(place: Place) -> None
     assert standing(work, work.ledger.view()).holes == ()
 
 
+@pytest.mark.slow
 def test_a_hole_of_a_chain_that_cannot_be_computed_any_more_is_adopted(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,6 +153,7 @@ def test_a_hole_of_a_chain_that_cannot_be_computed_any_more_is_adopted(
     assert standing(work, work.ledger.view()).holes == ()
 
 
+@pytest.mark.slow
 def test_status_tells_a_hole(place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     run(place.work(more=SCHEDULED), 5, 8, warms_up=True)
     monkeypatch.setenv("COLUMNS", "300")

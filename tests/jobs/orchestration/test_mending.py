@@ -1,7 +1,9 @@
 """`hindcast mend`: damaged rows of any table are made again with the same ids, and nothing else changes."""
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
+from errno import EACCES
 from pathlib import Path
 from random import Random
 
@@ -20,7 +22,7 @@ from jobs.pipeline.slices import parse_bound, slices_between
 from jobs.planning.request_context import Asked
 from jobs.publishing.cleaning import clean_lake
 from jobs.publishing.publishing import publish
-from jobs.reading.stored_rows import Finding, run_attempt
+from jobs.reading.stored_rows import Finding, StoredRuns, run_attempt
 from jobs.reading.verify import Span, verify
 from jobs.replay.orders import ReplayOrder
 from jobs.replay.restart import restart_before
@@ -32,7 +34,7 @@ from tests.support.repair_model import DAY_MS, Spec, day_text
 from tests.support.replays import pipeline_of
 from tests.support.small_lake import WHO, SmallLake, replay
 from tests.support.waiving import waive_newest
-from windowlib.errors import RequestError
+from windowlib.errors import RequestError, StoreError
 from windowlib.records import tables
 
 DAYS = 6
@@ -108,6 +110,7 @@ def test_damage_of_any_file_is_mended_and_later_slices_are_the_same(tmp_path: Pa
         assert lake.rows() == fresh.rows()
 
 
+@pytest.mark.slow
 def test_a_slice_whose_state_before_is_damaged_is_refused_and_the_slice_to_mend_first_is_named(tmp_path: Path) -> None:
     rng = Random(3)
     lake = a_lake(tmp_path, rng)
@@ -134,6 +137,7 @@ def test_a_slice_with_other_records_now_is_refused(tmp_path: Path) -> None:
         mended(lake, 3)
 
 
+@pytest.mark.slow
 def test_a_slice_without_damage_is_left_alone(tmp_path: Path) -> None:
     lake = a_lake(tmp_path, Random(5))
     version = lake.view().version
@@ -143,6 +147,7 @@ def test_a_slice_without_damage_is_left_alone(tmp_path: Path) -> None:
         mended(lake, DAYS - 1)
 
 
+@pytest.mark.slow
 def test_a_slice_whose_state_before_was_removed_is_made_again_from_a_restart_point(tmp_path: Path) -> None:
     for seed in seeds(2):
         rng = Random(seed)
@@ -201,6 +206,7 @@ def lake_without_old_states(root: Path, day: int = 1, size: str = "70h") -> Smal
     return lake
 
 
+@pytest.mark.slow
 def test_rows_that_a_clean_up_condemns_meanwhile_mend_nothing(tmp_path: Path) -> None:
     lake = lake_without_old_states(tmp_path)
     view, orders = lake.view(), list[ReplayOrder]()
@@ -218,6 +224,7 @@ def test_rows_that_a_clean_up_condemns_meanwhile_mend_nothing(tmp_path: Path) ->
     assert verify(lake.work().lake, "late", lake.view()).findings == ()
 
 
+@pytest.mark.slow
 def test_a_published_run_without_an_attempt_that_counts_is_a_finding(tmp_path: Path) -> None:
     lake = lake_without_old_states(tmp_path)
     view = lake.view()
@@ -230,10 +237,20 @@ def test_a_published_run_without_an_attempt_that_counts_is_a_finding(tmp_path: P
     assert verify(lake.work().lake, "late", lake.view()).findings == ()
 
 
+@pytest.mark.slow
 def test_a_finding_without_an_attempt_does_not_hold_up_the_mending_of_a_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake = a_lake(tmp_path, Random(3))
+    view = lake.view()
+
+    def forbid(_stored: StoredRuns, table: str, runs: Sequence[StagedRun]) -> None:
+        raise StoreError(f"attempt_id={run_attempt(runs[0], table)[1]}") from PermissionError(EACCES, "denied")
+
+    with monkeypatch.context() as other_user:  # what a user may not read need not be made again
+        other_user.setattr(StoredRuns, "checked", forbid)
+        report = verify(lake.work().lake, "late", view)
+        assert (bool(report.findings), report.mendable) == (True, ())
     [tallies] = (path for path in files_that_count(lake) if f"tallies/slice_id={day_text(3)}" in str(path))
     tallies.unlink()
     told = "no attempt at the published run 12 counts any more"
@@ -246,6 +263,7 @@ def test_a_finding_without_an_attempt_does_not_hold_up_the_mending_of_a_run(
         mended(lake, 3)
 
 
+@pytest.mark.slow
 def test_a_lost_table_of_late_records_is_named_and_made_again(tmp_path: Path) -> None:
     rng = Random(1)
     lake = SmallLake(tmp_path, spec=Spec("tumbling: {size: 70h}", "6h", 0))
@@ -263,6 +281,7 @@ def test_a_lost_table_of_late_records_is_named_and_made_again(tmp_path: Path) ->
     assert any("has lost all tables of records" in finding.what for finding in found.findings)
 
 
+@pytest.mark.slow
 def test_a_damaged_run_of_a_warm_up_of_mend_is_mended(tmp_path: Path) -> None:
     """No request stores that warm-up, which begins with the time alone."""
     lake = lake_without_old_states(tmp_path, day=3, size="30h")
@@ -278,6 +297,7 @@ def test_a_damaged_run_of_a_warm_up_of_mend_is_mended(tmp_path: Path) -> None:
     assert verify(lake.work().lake, "late", lake.view()).findings == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", ["tallies", "window_state"])
 def test_a_damaged_warm_up_run_is_mended_although_those_before_it_were_removed(tmp_path: Path, table: str) -> None:
     rng = Random(1)
@@ -300,6 +320,7 @@ def test_a_damaged_warm_up_run_is_mended_although_those_before_it_were_removed(t
     assert verify(lake.work().lake, "late", lake.view()).findings == ()
 
 
+@pytest.mark.slow
 def test_the_run_that_readers_see_is_mended_although_another_one_cannot_be(tmp_path: Path) -> None:
     rng = Random(1)
     lake = SmallLake(tmp_path)
@@ -326,6 +347,7 @@ def test_the_run_that_readers_see_is_mended_although_another_one_cannot_be(tmp_p
     assert lake.rows() == seen
 
 
+@pytest.mark.slow
 def test_a_run_of_a_slice_with_other_bounds_than_the_published_one_is_mended(tmp_path: Path) -> None:
     """The slices were days in UTC, and are days of another time zone."""
     place = Place(tmp_path)
@@ -348,6 +370,7 @@ def test_a_run_of_a_slice_with_other_bounds_than_the_published_one_is_mended(tmp
     assert verify(work.lake, "late", work.ledger.view()).findings == ()
 
 
+@pytest.mark.slow
 def test_a_part_of_a_state_by_an_attempt_that_does_not_count_is_verified_and_mended(tmp_path: Path) -> None:
     """A candidate of days 3 and 4 is computed while the schedule publishes day 3. Then the candidate is published."""
     rng = Random(2)
@@ -382,6 +405,7 @@ def test_a_part_of_a_state_by_an_attempt_that_does_not_count_is_verified_and_men
     assert lake.run(5, 5).is_published
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column", ["day", "arrived"])
 def test_slices_of_a_former_spec_over_another_table_are_made_again_from_that_table(tmp_path: Path, column: str) -> None:
     """Defect: they were compared with the table of the file, which none of their runs has read."""

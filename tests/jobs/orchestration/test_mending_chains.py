@@ -3,6 +3,8 @@
 from pathlib import Path
 from random import Random
 
+import pytest
+
 from jobs.ledger.view import StagedRun
 from jobs.orchestration.mending import mend
 from jobs.orchestration.requests import run_request
@@ -26,6 +28,7 @@ def lose(work: RequestContext, run: StagedRun, table: str = "tallies") -> None:
     file.unlink()
 
 
+@pytest.mark.slow
 def test_a_run_of_another_time_zone_is_mended(tmp_path: Path) -> None:
     """Readers see slices of New York; a run of a UTC day of the same name is damaged."""
     place = Place(tmp_path)
@@ -68,6 +71,7 @@ def published(lake: SmallLake, day: int) -> StagedRun:
     return run
 
 
+@pytest.mark.slow
 def test_a_state_that_a_warm_up_stores_again_is_used_although_the_run_was_mended_before(tmp_path: Path) -> None:
     """A clean-up removes the state of the mended attempt. That of the warm-up has the parts of the warm-up."""
     rng = Random(1)

@@ -60,12 +60,14 @@ def clean(lake: SmallLake) -> None:
     clean_lake(lake.work(), older_than_ms=0, who=WHO, dry_run=False)
 
 
+@pytest.mark.slow
 def test_a_state_of_an_earlier_version_is_not_damaged(lake: SmallLake, monkeypatch: pytest.MonkeyPatch) -> None:
     """Defect: each run of a lake from before 22 November was a finding, which `hindcast mend` could not end."""
     upgrade(monkeypatch)
     assert findings(lake) == ()
 
 
+@pytest.mark.slow
 def test_a_damaged_run_of_an_earlier_version_names_what_ends_the_finding(
     lake: SmallLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -79,6 +81,7 @@ def test_a_damaged_run_of_an_earlier_version_names_what_ends_the_finding(
     assert findings(lake) == ()
 
 
+@pytest.mark.slow
 def test_a_damaged_run_that_a_request_of_an_earlier_version_has_staged_ends_with_the_request(
     lake: SmallLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -131,6 +131,7 @@ def test_replacing_with_a_range_that_cannot_begin_closes_nothing(work: RequestCo
     assert request_of(work, first).is_open
 
 
+@pytest.mark.slow
 def test_of_two_people_who_replace_at_once_one_wins_and_the_other_is_told(work: RequestContext) -> None:
     for _ in range(5):
         first = held(work)

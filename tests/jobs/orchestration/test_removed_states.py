@@ -18,6 +18,7 @@ RETENTION = "retention: {checkpoints: 30d, superseded: 30d, unpublished: 30d}\n"
 MONTHS_MS = 60 * DAY_MS
 
 
+@pytest.mark.slow
 def test_a_warm_up_replays_slices_whose_states_were_removed(tmp_path: Path) -> None:
     """Its second slice continues the published chain, whose state is gone. What it stores, the next slice starts from.
 

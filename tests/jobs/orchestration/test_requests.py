@@ -96,6 +96,7 @@ def test_early_cut_off_stops_at_a_slice_that_leaves_its_old_state(lake: Path) ->
     assert set(changes) == {"2024-01-03", "2024-01-04"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("again", "reached"), [(None, 10), (6, 6)])
 def test_a_change_that_goes_on_is_followed_in_growing_chunks(lake: Path, again: int | None, reached: int) -> None:
     """A chunk of twice the slices follows each one, so that a change of many slices does not take a chunk for each."""

@@ -74,6 +74,7 @@ def changed(work: RequestContext) -> list[str]:
     return [change.slice.slice_id for change in changed_slices(work, work.ledger.view())]
 
 
+@pytest.mark.slow
 def test_a_log_that_was_dropped_and_made_again_empties_no_published_day_by_itself(place: Place) -> None:
     work = place.work(more=AUTO)
     run(work, 0, 5)
@@ -118,6 +119,7 @@ def test_a_log_that_was_restored_from_a_backup_empties_no_published_day_by_itsel
     assert "give its new history a name in the pipeline file (`log: {history: NAME}`)" in sentence
 
 
+@pytest.mark.slow
 def test_a_log_that_was_restored_and_written_to_goes_on_under_the_name_of_its_new_history(place: Place) -> None:
     """Defect: only a copy of its records in a new table went on."""
     work, log, backup = place.work(more=AUTO), place.root / "log", place.root / "backup"
@@ -144,6 +146,7 @@ def test_a_log_that_was_restored_and_written_to_goes_on_under_the_name_of_its_ne
     assert totals(work) == [*[1] * 10, 7], "a change of the new history is restated again"
 
 
+@pytest.mark.slow
 def test_a_table_with_the_same_records_is_the_log_after_a_comparison(place: Place) -> None:
     work = place.work(more=AUTO)
     run(work, 0, 5)
@@ -160,6 +163,7 @@ def test_a_table_with_the_same_records_is_the_log_after_a_comparison(place: Plac
     assert totals(work) == [*[1] * 9, 7]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("bound", "day", "words"),
     [
@@ -202,6 +206,7 @@ def test_a_request_of_slices_that_log_slice_leaves_out_is_refused(place: Place, 
     assert not work.ledger.view().requests[request_id].is_open
 
 
+@pytest.mark.slow
 def test_a_restatement_whose_state_reaches_into_slices_rolled_back_upstream_waits_for_them(place: Place) -> None:
     """Each scheduled run proposed, replayed and was refused, and the advice could not be followed."""
     place.put(Put(2, 24 * 2 + 22, 5))
@@ -257,6 +262,7 @@ def test_any_reason_of_a_proposal_fits_the_form_that_starts_it(place: Place) -> 
         assert checked_form(work, conf, now_ms=place.now_ms).from_ms == FIRST_MS
 
 
+@pytest.mark.slow
 def test_a_restatement_ends_before_the_slices_that_the_other_pipeline_has_rolled_back(place: Place) -> None:
     """It spanned them, and was refused each day; what the other pipeline had corrected before was never shown."""
     place.put(Put(2, 24 * 2 + 22, 5))

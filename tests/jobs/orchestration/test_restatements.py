@@ -277,6 +277,7 @@ def test_a_proposal_is_replayed_after_an_edit_of_the_time_zone_that_was_not_adop
     assert dag_tasks.publish(order).changed == ("2024-01-02", "2024-01-03")
 
 
+@pytest.mark.slow
 def test_an_automatic_restatement_that_has_failed_is_started_again(dags: Dags) -> None:
     """The replay was killed between two slices. The same DAG run goes on, also after another day has changed."""
     dags.write(AUTO)
@@ -298,6 +299,7 @@ def test_an_automatic_restatement_that_has_failed_is_started_again(dags: Dags) -
     assert dags.proposal is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_complete", [False, True])
 def test_a_restatement_that_was_left_and_overtaken_is_proposed_again_by_the_next_scheduled_run(
     dags: Dags, *, is_complete: bool

@@ -357,6 +357,7 @@ def test_the_complete_slices_are_replayed_although_a_later_one_is_overdue(airflo
     assert isinstance(airflow.decide("2024-01-09"), Wait)
 
 
+@pytest.mark.slow
 def test_an_overdue_slice_is_published_as_it_is_if_the_file_says_so(airflow: Airflow) -> None:
     airflow.text = ready("{timeout: 3h, then: publish_empty}")
     complete = airflow.scheduled("2024-01-08")
@@ -372,6 +373,7 @@ def test_an_overdue_slice_is_published_as_it_is_if_the_file_says_so(airflow: Air
     assert played.decision.given_up[0].startswith("2024-01-09 … 2024-04-08: 91 slices, published empty")
 
 
+@pytest.mark.slow
 def test_an_overdue_slice_is_held_until_a_person_decides(airflow: Airflow) -> None:
     airflow.text = ready("{timeout: 3h, then: hold}")
     complete = airflow.scheduled("2024-01-09")
@@ -388,6 +390,7 @@ def test_an_overdue_slice_is_held_until_a_person_decides(airflow: Airflow) -> No
     assert airflow.seen[-1] == "2024-01-08"
 
 
+@pytest.mark.slow
 def test_a_held_slice_is_published_without_a_person_when_it_arrives(airflow: Airflow) -> None:
     airflow.text = ready("{any: [{marker: 'done/{slice_id}'}, {min_records: 1}], timeout: 3h, then: hold}")
     airflow.scheduled("2024-01-09")

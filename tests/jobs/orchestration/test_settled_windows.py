@@ -61,6 +61,7 @@ def test_a_change_of_recent_windows_is_not_held(lake: Path) -> None:
     assert run(work_on(lake), DAYS[-1], "2024-01-11").is_published
 
 
+@pytest.mark.slow
 def test_a_change_of_settled_windows_within_the_limits_is_published_and_recorded(lake: Path) -> None:
     append_day(lake, DAYS[4], {"a": 1})
     work = work_on(lake)
@@ -72,6 +73,7 @@ def test_a_change_of_settled_windows_within_the_limits_is_published_and_recorded
     assert (observed["changed"], observed["seen"], observed["changed_in_slice"]) == (1, 14, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["command", "DAG", "no publish"])
 def test_a_change_beyond_a_limit_holds_the_request_until_it_is_waived(lake: Path, path: str) -> None:
     append_day(lake, DAYS[2], {"a": 900, "c": 1})
@@ -98,6 +100,7 @@ def test_a_change_beyond_a_limit_holds_the_request_until_it_is_waived(lake: Path
     assert work.ledger.view().published[DAYS[2]] == held.result.run_id
 
 
+@pytest.mark.slow
 def test_a_request_is_judged_again_when_readers_see_something_else(lake: Path) -> None:
     append_day(lake, DAYS[2], {"a": 900})
     work = work_on(lake)
@@ -113,6 +116,7 @@ def test_a_request_is_judged_again_when_readers_see_something_else(lake: Path) -
     assert json.loads(after[0].observed or "")["seen"] == 16
 
 
+@pytest.mark.slow
 def test_a_publication_between_judgement_and_commit_is_judged(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     append_day(lake, DAYS[4], {"a": 1})
     append_day(lake, "2024-01-11", {"a": 1})
@@ -148,6 +152,7 @@ def test_a_pipeline_without_the_rule_writes_no_judgement(lake: Path) -> None:
     assert published.judgement is None
 
 
+@pytest.mark.slow
 def test_a_rule_that_is_removed_holds_no_longer(lake: Path) -> None:
     append_day(lake, DAYS[2], {"a": 900})
     outcome = run(work_on(lake), DAYS[0], "2024-01-11")
@@ -170,6 +175,7 @@ def test_a_wrong_rule_is_refused(rule: str, message: str) -> None:
         sales(f"{PIPELINE}publish: {rule}\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("continues", [False, True])
 def test_a_rule_for_outputs_of_an_edited_file_leaves_that_of_the_published_spec_in_force(
     lake: Path, *, continues: bool

@@ -39,6 +39,7 @@ def planned(place: Place, *, events: EventsSince, more: str = "") -> Order | Wai
     return dag_tasks.plan("replay", str(file), facts, lake=str(place.root), airflow=AskAirflow(events=events))
 
 
+@pytest.mark.slow
 def test_airflows_backfill_waits_for_a_slice_as_the_schedule_does(place: Place) -> None:
     waits = planned(place, events=lambda _since_ms: ())
     assert isinstance(waits, Wait)

@@ -278,6 +278,14 @@ def test_a_timestamp_needs_no_unit_and_a_number_does() -> None:
         validate_against_schema(pipeline, COLUMNS)
 
 
+def test_a_local_time_orders_records_and_has_extremes() -> None:
+    """Defect: columns of type TIMESTAMP_NTZ were refused, although a replay orders and compares them."""
+    text = FLIGHTS.replace("order: commits", "order: [seen]").replace(
+        "aggregates:", "aggregates:\n  last_seen: {max: seen}"
+    )
+    validate_against_schema(parse_pipeline(text, source="p.yaml"), COLUMNS | {"seen": "timestamp_ntz"})
+
+
 def test_a_pipeline_is_found_by_name_or_by_path(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=f"its pipelines are: {', '.join(SHIPPED)}; did you mean 'flights'"):
         load_pipeline("fligths", PIPELINES)

@@ -54,6 +54,7 @@ def grid(zone: str) -> SliceGrid:
     return SliceGrid(every_ms=24 * HOUR, zone=ZoneInfo(zone), first_ms=None, last_ms=None)
 
 
+@pytest.mark.slow
 def test_the_first_and_the_last_days_have_slices_in_every_zone() -> None:
     for zone in sorted(available_timezones()):
         _check_the_ends(zone, "1d")

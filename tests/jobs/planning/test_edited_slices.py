@@ -14,28 +14,34 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from jobs.cli.explain import _locator
 from jobs.cli.main import hindcast
 from jobs.cli.options import run_cli
 from jobs.cli.status import _state
 from jobs.engine.fingerprints import spec_fingerprint
 from jobs.lake.lake import Lake
 from jobs.ledger.events import LedgerEvent
+from jobs.ledger.looks import looked_event
 from jobs.ledger.projection import project
 from jobs.ledger.view import LedgerView, RequestKind, RequestState
 from jobs.orchestration.requests import run_request
 from jobs.pipeline.models.log import SliceGrammar
+from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import check_range, parse_bound, show_ms, slice_grid, slices_between
 from jobs.planning.chains import run_before
 from jobs.planning.change_reach import with_reach
 from jobs.planning.change_sentences import told_changes
-from jobs.planning.changed_slices import changed_slices
+from jobs.planning.changed_slices import changed_slices, look_at_log
 from jobs.planning.published_spec import on_published_spec, refuse_lost, why_lost
 from jobs.planning.request_context import Asked, RequestContext, open_request_context
+from jobs.planning.restating import request_to_continue
 from jobs.planning.steps import Ask
 from jobs.publishing.decisions import rollback
 from jobs.publishing.publishing import publish_request
+from jobs.review import position
 from jobs.review.explain import explain
 from jobs.review.pages.record_search import search_records
+from jobs.review.position import Located
 from jobs.review.report.collect import collect_view
 from jobs.review.report.model import build_model
 from jobs.review.report.slice_calendar import months, strips
@@ -155,6 +161,7 @@ def test_slices_that_do_not_fit_the_published_ones_are_refused(
     assert list(after.published)[: len(before.published)] == list(before.published)
 
 
+@pytest.mark.slow
 def test_no_sequence_of_edits_and_runs_hides_an_hour_or_shows_one_twice(root: Path) -> None:
     """Runs are rolled back and published again, also when readers see slices of another length.
 
@@ -322,6 +329,7 @@ def test_slices_that_replace_all_published_ones_or_follow_them_are_published(
     assert [view.slices[slice_.slice_id] for slice_ in slices] == slices
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("published", "edited"), [("every: 1d", "every: 12h"), ("every: 12h", "every: 1d")])
 def test_the_slices_and_the_records_of_both_cuts_are_found(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], published: str, edited: str
@@ -361,6 +369,7 @@ def test_the_slices_and_the_records_of_both_cuts_are_found(
         assert shown == [slice_id]
 
 
+@pytest.mark.slow
 def test_slices_of_a_former_spec_are_compared_as_their_runs_have_read_them(tmp_path: Path) -> None:
     """Defect: after `log.distinct` was adopted, slices before the border were told as changed, which were not."""
     place = Place(tmp_path)
@@ -377,14 +386,24 @@ def test_slices_of_a_former_spec_are_compared_as_their_runs_have_read_them(tmp_p
     assert changed() == []
     place.put(Put(0, 2))
     assert changed() == ["1970-01-05", "1970-01-07"], "the third day looks for records of the first one, not the second"
+    look = look_at_log(work, work.ledger.view()).look
+    assert look is not None
+    work.ledger.write(lambda view: [looked_event(look, view.look)])
+    work = replace(work, pipeline=sales(text.replace("{by: day}", "{by: day, first: 1970-01-07}")))
+    assert changed() == ["1970-01-05", "1970-01-07", "1970-01-08"], "the fourth day looked for records of the second"
 
 
-def test_slices_of_a_former_spec_whose_slice_column_the_log_no_longer_has_are_compared(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_slices_of_a_former_spec_whose_slice_column_the_log_no_longer_has_are_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Defect: after the adoption of a table with other columns, `status` was refused, because of those of before."""
     place = Place(tmp_path)
     for day in range(4):
         place.put(Put(day, 24 * day + 1))
     run(place.work(), 0, 2)
+    place.put(Put(0, 3))
+    staged = run(place.work(), 0, 1, publish=False)
     renamed = DeltaTable(tmp_path / "log").to_pyarrow_table().rename_columns(["k", "at", "v", "seq", "arrived"])
     write_deltalake(tmp_path / "other", renamed, partition_by=["arrived"])
     text = place.text(slices="{by: arrived}").replace("table: log", "table: other")
@@ -395,3 +414,16 @@ def test_slices_of_a_former_spec_whose_slice_column_the_log_no_longer_has_are_co
         ("1970-01-05", True),
         ("1970-01-06", True),
     ]
+    continued, _ = request_to_continue(work, staged.request_id)
+    assert continued.pipeline.log.table == "log", "defect: it replayed its slices with the records of the other table"
+    tables = []
+
+    def locate(_session: object, spec: Pipeline, *_: object, **_named: object) -> Located:
+        tables.append(spec.log.table)
+        return Located(rank=0, watermark_ms=None)
+
+    monkeypatch.setattr(position, "locate", locate)
+    view = work.ledger.view()
+    for name in ("1970-01-05", "1970-01-07"):
+        _locator(work, view=view, master=None)(view.run(view.published[name]), "0")
+    assert tables == ["log", "other"], "defect: it searched the other table for a record of the former one"

@@ -58,6 +58,7 @@ def _more(chance: random.Random, row: Row) -> Row:
     return row | {name: None if chance.random() < 0.2 else value for name, value in found.items()}
 
 
+@pytest.mark.slow
 def test_values_of_all_types_have_the_runs_of_the_same_records_in_a_delta_table(tmp_path: Path) -> None:
     schema, chance = pa.schema([*SCHEMA, *MORE.items()]), random.Random(1)
     rows = [_more(chance, row) for row in records(chance, 0, 40)]
@@ -69,6 +70,7 @@ def test_values_of_all_types_have_the_runs_of_the_same_records_in_a_delta_table(
     assert ice.published() == delta.published()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ["[seq]", "appended"])
 def test_random_appends_have_the_runs_of_the_same_records_in_a_delta_table(tmp_path: Path, order: str) -> None:
     for seed in seeds(1):
@@ -84,6 +86,7 @@ def test_random_appends_have_the_runs_of_the_same_records_in_a_delta_table(tmp_p
         assert ice.published() == delta.published()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("partitions", [{}, {"received": DayTransform()}], ids=["none", "days"])
 def test_a_column_tells_the_slices_also_if_its_partition_is_hidden(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partitions: dict[str, Transform[Any, Any]]
@@ -108,6 +111,7 @@ def _days(_: object, _source: object) -> Callable[[pa.Array], pa.Array]:
     return lambda times: times.cast(pa.timestamp("us")).cast(pa.date32(), safe=False).cast(pa.int32())
 
 
+@pytest.mark.slow
 def test_an_append_changes_its_slice_only(shop: IcebergShop) -> None:
     before = shop.published()
     assert shop.changed() == {}
@@ -118,6 +122,7 @@ def test_an_append_changes_its_slice_only(shop: IcebergShop) -> None:
     assert {day for day in DAYS if after[day] != before[day]} == {"2026-03-03"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("condition", ["day = '2026-03-01'", "seq = 2"])
 def test_removed_records_are_refused_until_a_person_accepts_them(
     shop: IcebergShop, tmp_path: Path, condition: str
@@ -179,6 +184,7 @@ def _compacted(metadata: dict[str, Any]) -> None:
     metadata["snapshot-log"].append({"snapshot-id": 10, "timestamp-ms": before["timestamp-ms"]})
 
 
+@pytest.mark.slow
 def test_a_rollback_is_refused_until_the_snapshot_expires(shop: IcebergShop) -> None:
     before = shop.published()
     old, new = (shop.table.metadata.snapshots[number].snapshot_id for number in (1, 2))
@@ -192,6 +198,7 @@ def test_a_rollback_is_refused_until_the_snapshot_expires(shop: IcebergShop) -> 
     assert shop.published() == before
 
 
+@pytest.mark.slow
 def test_snapshots_of_other_branches_are_no_gap(tmp_path: Path) -> None:
     shop = _filled(tmp_path, APPENDED)
     main = shop.table.current_snapshot()
@@ -240,6 +247,7 @@ def _wider(shop: IcebergShop) -> pa.Schema:
     return SCHEMA.set(2, pa.field("v", pa.int64()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [_added, _wider])
 def test_a_column_may_be_added_or_get_a_wider_type(
     shop: IcebergShop, change: Callable[[IcebergShop], pa.Schema]

@@ -88,6 +88,7 @@ def _change(shop: Shop, chance: random.Random, first: int) -> None:
                 shop.table.restore(chance.randrange(newest))
 
 
+@pytest.mark.slow
 def test_random_changes_leave_the_runs_of_the_same_appends(tmp_path: Path) -> None:
     for seed in seeds(2):
         chance = random.Random(seed)
@@ -101,6 +102,7 @@ def test_random_changes_leave_the_runs_of_the_same_appends(tmp_path: Path) -> No
         assert shop.published() == plain.published()
 
 
+@pytest.mark.slow
 def test_an_update_and_a_delete_change_no_slice_and_an_insert_changes_its_own(tmp_path: Path) -> None:
     shop = _filled(tmp_path)
     assert shop.run().is_published
@@ -118,6 +120,7 @@ def test_an_update_and_a_delete_change_no_slice_and_an_insert_changes_its_own(tm
     assert after["2026-03-02"] != before["2026-03-02"]
 
 
+@pytest.mark.slow
 def test_the_order_of_appending_is_that_of_the_commits(tmp_path: Path) -> None:
     """`order: appended` reads the inserts as it reads the same commits of a table that is only appended to."""
     shop, plain = _filled(tmp_path / "changed"), LogShop(tmp_path / "plain")
@@ -134,6 +137,7 @@ def test_the_order_of_appending_is_that_of_the_commits(tmp_path: Path) -> None:
     assert shop.published() == plain.published()
 
 
+@pytest.mark.slow
 def test_distinct_finds_records_that_were_updated_or_deleted(tmp_path: Path) -> None:
     distinct = "distinct: {by: [text], within: 1d}"
     shop = Shop(tmp_path / "changed", f"changes: inserts\n{distinct}")

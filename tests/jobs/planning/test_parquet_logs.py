@@ -72,6 +72,7 @@ def shop(tmp_path: Path) -> Shop:
     return made
 
 
+@pytest.mark.slow
 def test_random_directories_have_the_runs_of_the_same_records_in_a_delta_table(tmp_path: Path) -> None:
     for seed in seeds(2):
         chance = random.Random(seed)
@@ -93,6 +94,7 @@ def _dealt(chance: random.Random, rows: Sequence[Row]) -> list[list[Row]]:
     return [part for number in range(count) if (part := mixed[number::count])]
 
 
+@pytest.mark.slow
 def test_a_file_of_several_slices_may_lack_a_column(tmp_path: Path) -> None:
     """One file has records of all days, and no column `text`; the slices are told by a column of the file."""
     flat, delta = Shop(tmp_path / "flat", "format: parquet"), LogShop(tmp_path / "delta")
@@ -106,6 +108,7 @@ def test_a_file_of_several_slices_may_lack_a_column(tmp_path: Path) -> None:
     assert _what(flat.run()) == _what(delta.run())
 
 
+@pytest.mark.slow
 def test_distinct_looks_back_into_slices_before(tmp_path: Path) -> None:
     """The duplicates are those of the same records in a Delta table, and a look sees a change of the slice before."""
     forms = (f"{FORM}\n{DISTINCT}", DISTINCT)
@@ -164,6 +167,7 @@ def test_a_wider_column_keeps_the_runs_of_the_slices_before(shop: Shop) -> None:
     assert {day for day in DAYS if after[day] != before[day]} == {"2026-03-03"}
 
 
+@pytest.mark.slow
 def test_a_file_that_is_added_changes_its_slice_only(shop: Shop) -> None:
     assert shop.changed() == {}
     shop.write(records(random.Random(3), 1_500, 1, 1))
@@ -177,6 +181,7 @@ def test_a_file_that_is_added_changes_its_slice_only(shop: Shop) -> None:
     assert shop.changed() == {}
 
 
+@pytest.mark.slow
 def test_records_that_are_written_again_give_the_same_runs(shop: Shop) -> None:
     """The slice is *input changed* by its listing, and its content decides: nothing is replayed after it."""
     before = shop.published()
@@ -190,6 +195,7 @@ def test_records_that_are_written_again_give_the_same_runs(shop: Shop) -> None:
     assert shop.changed() == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("is_lower", "is_verified"), [(True, False), (False, False), (False, True)])
 def test_a_request_brings_no_older_records_of_a_directory_back(
     shop: Shop, *, is_lower: bool, is_verified: bool
@@ -227,6 +233,7 @@ def test_a_request_brings_no_older_records_of_a_directory_back(
     assert publish_request(shop.work, staged.request_id, who="ann").why == attempt.why
 
 
+@pytest.mark.slow
 def test_a_removed_file_is_a_change_that_a_person_replays(shop: Shop) -> None:
     [file] = (shop.log / "day=2026-03-02").iterdir()
     file.unlink()
@@ -244,6 +251,7 @@ def test_a_removed_file_is_a_change_that_a_person_replays(shop: Shop) -> None:
     assert propose(shop.work, rule=rule, who="schedule").proposal is not None
 
 
+@pytest.mark.slow
 def test_a_look_is_written_once_and_compared_with_by_the_next(shop: Shop) -> None:
     first = look_at_log(shop.work, shop.work.ledger.view())
     assert first.is_due
@@ -327,14 +335,20 @@ def test_another_type_of_a_partition_column_is_refused_once_slices_are_published
         Shop(unnamed.root, FORM).run(0, 1)
 
 
-def test_partitions_of_integers_of_a_table_that_parquet_files_replace_have_their_type(tmp_path: Path) -> None:
-    """Defect: a Delta table that was exported was refused, because `int` was compared with its name `integer`."""
-    table = LogShop(tmp_path)
+@pytest.mark.parametrize(("kind", "form"), [("int", pa.int32()), ("smallint", pa.int16())], ids=["int", "smallint"])
+def test_partitions_of_integers_of_a_table_that_parquet_files_replace_have_their_type(
+    tmp_path: Path, kind: str, form: pa.DataType
+) -> None:
+    """Defects: a Delta table that was exported was refused, because `int` was compared with `integer`.
+
+    A SMALLINT was named, and could not be written in a pipeline file.
+    """
+    table, schema = LogShop(tmp_path), SCHEMA.set(SCHEMA.get_field_index("v"), pa.field("v", form))
     rows = [row | {"v": 1} for day in range(3) for row in records(random.Random(day), 10 * day, 6, day)]
-    write_deltalake(table.log, pa.Table.from_pylist(rows, SCHEMA), partition_by=["day", "v"])
+    write_deltalake(table.log, pa.Table.from_pylist(rows, schema), partition_by=["day", "v"])
     assert table.run(0, 2).is_published
     shutil.rmtree(table.log)
-    pq.write_to_dataset(pa.Table.from_pylist(rows, SCHEMA), table.log, partition_cols=["day", "v"])
-    assert Shop(tmp_path, "format: parquet\npartitions: {day: date, v: int}").run(2, 3).is_published
-    with pytest.raises(SpecError, match="column 'v' is bigint now, and the published slices have it as int"):
+    pq.write_to_dataset(pa.Table.from_pylist(rows, schema), table.log, partition_cols=["day", "v"])
+    assert Shop(tmp_path, f"format: parquet\npartitions: {{day: date, v: {kind}}}").run(2, 3).is_published
+    with pytest.raises(SpecError, match=f"column 'v' is bigint now, and the published slices have it as {kind}"):
         Shop(tmp_path, "format: parquet\npartitions: {day: date, v: bigint}").run(2, 3)

@@ -124,7 +124,9 @@ def test_a_slice_stays_current_after_optimize_and_log_retention() -> None:
 )
 def test_coordinates_are_compared_by_files_and_commits(now: LogCoordinates, found: Match) -> None:
     then = replace(coordinates(), earlier_records=2)
-    assert compare_coordinates(then, now) is found
+    assert compare_coordinates(then, replace(now, earlier_records=now.earlier_records or 2)) is found
+    left_out = coordinates(digest="other")
+    assert compare_coordinates(then, left_out) is Match.CHANGED, "`log.slice.first` leaves out the slices before"
 
 
 def test_a_number_of_records_that_no_statistics_tell_is_neither_compared_nor_shown_as_0() -> None:

@@ -316,13 +316,18 @@ def test_a_change_is_told_and_not_proposed_if_a_compaction_has_removed_the_order
     assert list(proposal_of(found).changes) == [day for day in DAYS[1:4] if day > compacted]
     which = "its records" if compacted == "2024-01-02" else "the records of slice 2024-01-03 after it"
     assert told[1] == (
-        f"2024-01-02: not proposed, because OPTIMIZE or log retention has removed the order in which {which} were "
-        "appended (log.order: appended), so readers keep it as it was published. To replay it, name in log.order the "
-        "columns that order the records, and run `hindcast adopt sales --from …` (docs/reference/logs.md)"
+        "2024-01-02: not proposed, because a commit that rewrites files, such as OPTIMIZE, or log retention has "
+        f"removed the order in which {which} were appended (log.order: appended), so readers keep it as it was "
+        "published. To replay it, name in log.order the columns that order the records, and run `hindcast adopt "
+        "sales --from …` (docs/reference/logs.md)"
     )
     assert found.assessed[0].is_settled
     with pytest.raises(LogError, match="is lost: commit 8"):
         work.plan(work.ledger.view(), Ask(slices=slices_between(work.pipeline, day_ms(DAYS[1]), day_ms(DAYS[4]))))
+    DeltaTable(str(tmp_path / "event_logs" / "sales")).delete("day = '2024-01-02' and id = '2024-01-02/b/1'")
+    removed = sentences(work, propose(work, rule=RestateGrammar(), who="schedule"))[1]
+    assert "(DELETE) removed or changed records, and a commit that rewrites files" in removed
+    assert "accept-rewrite" not in removed, "it would be refused"
 
 
 def test_a_proposal_tells_which_days_it_would_empty_and_its_reason_is_whole(shop: Shop) -> None:
@@ -668,6 +673,7 @@ def test_a_record_of_the_year_9999_costs_no_walk_to_its_slice(tmp_path: Path) ->
     assert pstats.Stats(profile).total_calls < 1_000_000  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_looks_that_build_on_each_other_find_what_a_whole_look_finds(shop: Shop, seed: int) -> None:
     """After each plan, every changed slice is proposed, replayed, declined, or told with a reason."""

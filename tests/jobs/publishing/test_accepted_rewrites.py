@@ -397,6 +397,7 @@ def test_a_rewritten_file_cannot_be_accepted_with_the_order_of_appending(tmp_pat
     assert len(work.ledger.view().accepted) == 1
 
 
+@pytest.mark.slow
 def test_any_acceptance_gives_the_runs_of_a_log_without_the_erased_records(tmp_path: Path) -> None:
     """Random deletions over random days; slices without one keep their runs."""
     for seed in seeds(2):

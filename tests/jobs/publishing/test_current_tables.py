@@ -27,7 +27,7 @@ from jobs.pipeline.files import parse_pipeline
 from jobs.planning.request_context import Asked, RequestContext, open_request_context
 from jobs.planning.stored_spec import stored_pipeline
 from jobs.publishing import table_move, verified_current
-from jobs.publishing.current_tables import current_tables, move_current_tables
+from jobs.publishing.current_tables import MADE_AGAIN, current_tables, move_current_tables
 from jobs.publishing.verified_current import verify_current_tables
 from jobs.reading.published import read_published
 from tests.jobs.comparing.test_compare import OUTPUTS, TABLE, VALUES
@@ -143,6 +143,7 @@ class RandomPublications:
         return plain(read_published(self.work.lake, NAME, view).to_pylist()) if view.published else []
 
 
+@pytest.mark.slow
 def test_a_current_table_is_what_readers_see_after_kills_and_races_and_lost_publications(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,13 +214,15 @@ def test_a_store_that_does_not_answer_is_no_damage_of_a_current_table(
         story.go_on()
         move_current_tables(story.work)
     store = Mock()
-    monkeypatch.setattr(verified_current, reads, Mock(side_effect=StoreError("it cannot be read.")))
     monkeypatch.setattr(damage, "is_remote", lambda _uri: True)
+    error = damage.unreadable(story.uri, OSError("it cannot be read"))
+    monkeypatch.setattr(verified_current, reads, Mock(side_effect=error))
     monkeypatch.setattr(damage, "file_system", lambda uri: (store, uri))
     [finding] = verify_current_tables(story.work)
     assert "it cannot be read." in finding.what, "the store answers, so a file is damaged"
+    assert (MADE_AGAIN in finding.what) is (reads == "_blocks"), "defect: in a store, only a copy was named as a way on"
     store.get_file_info.side_effect = OSError("Could not connect")
-    with pytest.raises(StoreError, match=r"it cannot be read. The store does not answer now: Could not connect"):
+    with pytest.raises(StoreError, match=r"it cannot be read\..* The store does not answer now: Could not connect"):
         next(verify_current_tables(story.work))
 
 

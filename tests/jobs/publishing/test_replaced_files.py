@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from deltalake import DeltaTable
@@ -17,7 +18,7 @@ from jobs.lake.leftover_files import UPSTREAM, LakeFiles
 from jobs.pipeline.files import parse_pipeline
 from jobs.planning.request_context import Asked, RequestContext, open_request, open_request_context
 from jobs.publishing.cleaning import clean_lake
-from jobs.publishing.current_tables import move_current_tables
+from jobs.publishing.current_tables import current_tables, move_current_tables
 from jobs.publishing.decisions import rollback
 from jobs.publishing.replaced_files import replaced_files
 from jobs.reading import upstream_place
@@ -95,6 +96,14 @@ def test_a_current_table_keeps_its_rows_and_no_other_file(tmp_path: Path, monkey
         assert rows_of(story.uri) == story.expected()
         stored = {path.name for path in Path(story.uri).rglob("*.parquet") if "_delta_log" not in path.parts}
         assert stored == {Path(path).name for path in DeltaTable(story.uri).file_uris()}
+        left = replace(story.work, pipeline=story.work.pipeline.model_copy(update={"publish": None}))
+        now_ms = int(max(path.stat().st_mtime for path in Path(story.uri).rglob("*")) * 1_000)
+        monkeypatch.setattr(story.work.ledger, "now_ms", Mock(return_value=now_ms + 7_000_000))
+        clean_copies(left, rng, older_than_ms=8_000_000, writing_ms=0)
+        assert rows_of(story.uri) == story.expected(), "its newest file is young"
+        assert [current.is_behind for current in current_tables(left)] == [True]
+        clean_copies(left, rng, older_than_ms=6_000_000, writing_ms=0)
+        assert (Path(story.uri).exists(), current_tables(left)) == (False, ())
 
 
 def reader_of(lake: SmallLake) -> RequestContext:
@@ -147,6 +156,7 @@ def test_the_cache_keeps_what_the_log_had_since_the_limit_and_nothing_else(
     assert removed
 
 
+@pytest.mark.slow
 def test_the_cache_stays_while_a_process_works_and_goes_with_the_log(tmp_path: Path) -> None:
     rng, lake = Random(5), SmallLake(tmp_path)
     for _ in range(2):

@@ -108,6 +108,7 @@ def a_used_lake(root: Path, rng: Random) -> SmallLake:
     return lake
 
 
+@pytest.mark.slow
 def test_the_slices_of_an_open_request_are_collected_once_for_all_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -207,6 +208,7 @@ def lake(tmp_path: Path) -> SmallLake:
     return made
 
 
+@pytest.mark.slow
 def test_removed_rows_are_named_and_not_taken_for_damage(lake: SmallLake) -> None:
     first, last = lake.view().publications[0], lake.view().standing[-1]
     seen = lake.rows()
@@ -228,6 +230,7 @@ def test_removed_rows_are_named_and_not_taken_for_damage(lake: SmallLake) -> Non
     assert not (lake.root / "late" / "window_outputs" / "nothing").exists()
 
 
+@pytest.mark.slow
 def test_a_ledger_of_before_a_clean_up_records_again_what_it_has_removed(lake: SmallLake, tmp_path: Path) -> None:
     lake.now_ms += 40 * DAY_MS
     lake.append(Random(2))
@@ -247,6 +250,7 @@ def test_a_ledger_of_before_a_clean_up_records_again_what_it_has_removed(lake: S
     assert lake.view().version == version
 
 
+@pytest.mark.slow
 def test_a_removed_state_is_named_and_a_warm_up_replaces_it(lake: SmallLake) -> None:
     lake.now_ms += 40 * DAY_MS
     lake.append(Random(2))
@@ -268,6 +272,7 @@ def test_a_removed_state_is_named_and_a_warm_up_replaces_it(lake: SmallLake) -> 
     assert lake.rows() == again.rows()
 
 
+@pytest.mark.slow
 def test_an_earlier_version_shows_a_run_by_the_attempt_that_a_warm_up_has_stored_again(tmp_path: Path) -> None:
     rng = Random(1)
     kept = RetentionGrammar.model_validate({"superseded": "400d", "unpublished": "30d", "checkpoints": "30d"})
@@ -285,6 +290,7 @@ def test_an_earlier_version_shows_a_run_by_the_attempt_that_a_warm_up_has_stored
     assert {at: lake.rows(at) for at in past} == past
 
 
+@pytest.mark.slow
 def test_files_stay_for_readers_of_the_version_before_and_are_removed_later(lake: SmallLake) -> None:
     lake.now_ms += 4 * DAY_MS
     table = lake.root / "late" / "window_outputs"

@@ -24,6 +24,7 @@ SCHEMA = pa.schema([("key", pa.string()), ("stops", pa.list_(pa.string())), ("ra
 ROWS = pa.table({"key": ["a", None, ""], "stops": [["x", None], None, []], "raw": [b"\x00\xff", None, b""]}, SCHEMA)
 
 
+@pytest.mark.slow
 def test_blocks_are_the_rows_of_one_read(tmp_path: Path) -> None:
     for seed in seeds(10):
         rng = Random(seed)

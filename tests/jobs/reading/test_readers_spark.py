@@ -40,6 +40,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> SmallLake:
     return lake
 
 
+@pytest.mark.slow
 def test_threads_of_one_session_get_the_rows_of_their_own_call(lake: SmallLake, spark: "SparkSession") -> None:
     root = str(lake.root)
     versions = [publication.seq for publication in lake.view().publications] * 4
@@ -50,6 +51,7 @@ def test_threads_of_one_session_get_the_rows_of_their_own_call(lake: SmallLake, 
     assert counts == expected
 
 
+@pytest.mark.slow
 def test_a_table_that_has_no_published_rows_is_refused(lake: SmallLake, spark: "SparkSession") -> None:
     for table in (tables.LEDGER, "current_window_outputs", "nosuch"):
         with pytest.raises(RequestError, match=f"no published table '{table}'; it has window_outputs, .*tallies"):
@@ -57,6 +59,7 @@ def test_a_table_that_has_no_published_rows_is_refused(lake: SmallLake, spark: "
     assert published_rows(spark, str(lake.root), "late", table=tables.WATERMARKS).count() == 4
 
 
+@pytest.mark.slow
 def test_the_checks_that_are_read_are_those_that_judge_the_published_rows(
     spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -62,6 +62,7 @@ def is_chosen(row: dict[str, Any], wanted: Selection) -> bool:
     )
 
 
+@pytest.mark.slow
 def test_chosen_windows_are_those_of_a_full_read(tmp_path: Path) -> None:
     for seed in seeds(15):
         rng = Random(seed)
@@ -91,6 +92,7 @@ HIDING = (
 """Bounds that say that a file has no chosen row."""
 
 
+@pytest.mark.slow
 def test_damaged_statistics_hide_no_window(tmp_path: Path) -> None:
     differing = 0
     for seed in seeds(8):

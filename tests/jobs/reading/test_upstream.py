@@ -130,6 +130,7 @@ def check_records(
     return dict(records)
 
 
+@pytest.mark.slow
 def test_each_window_is_one_record_of_the_first_slice_after_which_nothing_changes_it(tmp_path: Path) -> None:
     """For random windows and logs: the records are the published windows that are final, and stay as the log grows."""
     placed = Counter[bool]()
@@ -229,6 +230,7 @@ def append(place: Path, random: Random, *, day: int, most: int = 2) -> None:
     write_deltalake(str(place), pa.Table.from_pylist(rows, schema), mode="append", partition_by=["day"])
 
 
+@pytest.mark.slow
 def test_windows_that_a_repair_fired_again_have_the_values_that_readers_see(tmp_path: Path) -> None:
     """For random logs and windows. Without statistics, each slice has the same ones."""
     fired_again = 0
@@ -256,6 +258,7 @@ def test_windows_that_a_repair_fired_again_have_the_values_that_readers_see(tmp_
     assert fired_again
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("other", [["k"], ["j", "k"]], ids=["fewer", "swapped"])
 def test_windows_of_specs_with_other_keys_are_not_one_window(tmp_path: Path, other: list[str]) -> None:
     """For random logs: slices after an adoption of other keys have the last windows of the former spec.
@@ -290,6 +293,7 @@ def test_windows_of_specs_with_other_keys_are_not_one_window(tmp_path: Path, oth
     assert fired_again
 
 
+@pytest.mark.slow
 def test_the_windows_of_a_slice_stay_its_own_after_optimize(tmp_path: Path) -> None:
     place = day_chains.Place(tmp_path)
     for day in range(5):
@@ -324,6 +328,7 @@ def lake(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_all_panes_are_the_rows_of_the_slice_that_fired_them(lake: Path) -> None:
     random = Random(5)
     run(lake, upstream(random, "tumbling: {size: 2d}\n  trigger: {continuous: {every: 3h}}"), 0, DAYS)
@@ -340,6 +345,7 @@ def test_all_panes_are_the_rows_of_the_slice_that_fired_them(lake: Path) -> None
     assert sum(own["counts"]["read"] for own in outcome.to_json()["runs"]) == len(rows)
 
 
+@pytest.mark.slow
 def test_a_side_table_is_a_log_of_its_records(lake: Path) -> None:
     random = Random(5)
     run(lake, upstream(random, "tumbling: {size: 3h}"), 0, DAYS)
@@ -354,6 +360,7 @@ def test_a_side_table_is_a_log_of_its_records(lake: Path) -> None:
     assert sum(own["counts"]["read"] for own in outcome.to_json()["runs"]) == len(late)
 
 
+@pytest.mark.slow
 def test_columns_with_names_of_hindcast_through_three_pipelines(tmp_path: Path) -> None:
     """Side records are in the order of the log that they are from, whatever columns it has, and lose none of them."""
     random = Random(5)
@@ -380,6 +387,7 @@ def test_columns_with_names_of_hindcast_through_three_pipelines(tmp_path: Path) 
         assert sum(own["counts"]["read"] for own in outcome.to_json()["runs"]) == len(late) > 5
 
 
+@pytest.mark.slow
 def test_a_window_time_that_is_no_windows_own_is_refused(lake: Path) -> None:
     run(lake, upstream(Random(5), "tumbling: {size: 5h}"), 0, DAYS)
     by_time = pipeline_of(
@@ -391,6 +399,7 @@ def test_a_window_time_that_is_no_windows_own_is_refused(lake: Path) -> None:
         plan_of(lake, downstream(name="third", reads="by_time"))
 
 
+@pytest.mark.slow
 def test_the_cached_files_are_made_again_with_the_same_rows(lake: Path) -> None:
     run(lake, upstream(Random(5), "tumbling: {size: 5h}"), 0, DAYS)
     run(lake, downstream(), 0, DAYS)
@@ -405,6 +414,7 @@ def test_the_cached_files_are_made_again_with_the_same_rows(lake: Path) -> None:
     assert [step.reason for step in plan_of(lake, downstream()).steps] == [Reason.CURRENT] * DAYS
 
 
+@pytest.mark.slow
 def test_the_cached_files_are_made_again_after_the_log_has_got_a_column(lake: Path) -> None:
     """The stored records of the slices before have the column since, as null. Their rows are the same."""
     hours, reader = upstream(Random(5), "tumbling: {size: 3h}"), downstream(LATE, column="at, unit: ms")
@@ -426,6 +436,7 @@ def test_the_cached_files_are_made_again_after_the_log_has_got_a_column(lake: Pa
     ).is_published
 
 
+@pytest.mark.slow
 def test_all_chunks_of_a_request_read_one_version_of_the_other_ledger(tmp_path: Path) -> None:
     """Defect: a repair between two chunks moved a window to a later slice, and it was in two slices of the reader."""
     place = day_chains.Place(tmp_path)
@@ -455,6 +466,7 @@ def test_all_chunks_of_a_request_read_one_version_of_the_other_ledger(tmp_path: 
     assert [view.run(run_id).result.counts.read for run_id in view.published.values()] == windows
 
 
+@pytest.mark.slow
 def test_slices_that_the_other_pipeline_has_not_published_are_refused(lake: Path) -> None:
     with pytest.raises(LogError, match="pipeline hours has published nothing"):
         plan_of(lake, downstream())
@@ -472,6 +484,7 @@ def test_slices_that_the_other_pipeline_has_not_published_are_refused(lake: Path
     assert [slice_.slice_id for slice_ in ready] == ["1970-01-08"]
 
 
+@pytest.mark.slow
 def test_an_upstream_that_has_rolled_back_all_is_told_and_no_damage(lake: Path) -> None:
     """Defects: its readers were told that no published slice has changed, and `verify` stopped the clean-up."""
     hours, work = upstream(Random(5), "tumbling: {size: 5h}"), context_in(lake, downstream())
@@ -491,6 +504,7 @@ def test_an_upstream_that_has_rolled_back_all_is_told_and_no_damage(lake: Path) 
     assert str(verified).startswith("the log was not compared: pipeline hours has published nothing")
 
 
+@pytest.mark.slow
 def test_slices_without_a_column_that_the_reader_names_are_refused(lake: Path) -> None:
     hours = upstream(Random(5), "tumbling: {size: 5h}")
     renamed = upstream(Random(5), "tumbling: {size: 5h}", total="sum_of_v")
@@ -545,6 +559,7 @@ def test_an_upstream_that_does_not_fit_is_refused(lake: Path) -> None:
         plan_of(lake, downstream("  panes: all\n", name="hours", reads="days"))
 
 
+@pytest.mark.slow
 def test_hourly_slices_and_a_chain_of_three_pipelines(tmp_path: Path) -> None:
     rows = [{"k": hour % 2, "at": hour * HOUR_MS, "v": hour, "dt": day_and_hour(hour)} for hour in range(30)]
     for row in rows:
@@ -567,6 +582,7 @@ def test_hourly_slices_and_a_chain_of_three_pipelines(tmp_path: Path) -> None:
     assert totals == {0: sum(range(8)), 8: sum(range(8, 16))}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("before", "after"), [("12h", "6h"), ("6h", "12h"), ("1d", "12h")])
 def test_an_upstream_that_goes_on_with_slices_of_another_length(tmp_path: Path, before: str, after: str) -> None:
     """Defect: no command could go on with its reader, and none told that before the adoption."""
@@ -609,6 +625,7 @@ def test_an_upstream_that_goes_on_with_slices_of_another_length(tmp_path: Path, 
     assert totals == {hour: sum(range(hour, hour + 8)) for hour in range(0, 88, 8)}
 
 
+@pytest.mark.slow
 def test_a_reader_may_have_longer_slices_than_all_that_its_upstream_publishes(tmp_path: Path) -> None:
     """Defect: without one slice of its own length, the reader was refused, and `status` took it for broken."""
     rows = [{"k": hour % 2, "at": hour * HOUR_MS, "v": hour, "dt": day_and_hour(hour)} for hour in range(48)]
@@ -633,7 +650,7 @@ def test_a_reader_may_have_longer_slices_than_all_that_its_upstream_publishes(tm
     head = work.ledger.view().head
     assert head is not None
     read = lineage_of(work.lake, reader, work.ledger.view(), run=head).upstream
-    assert [place.slice_id for place in read] == ["1970-01-02T12", "1970-01-02T18"]
+    assert [result.slice.slice_id for result in read] == ["1970-01-02T12", "1970-01-02T18"]
     upstream_work = context_in(tmp_path, one)
     newest = upstream_work.ledger.view().standing[-1].seq
     rollback(upstream_work, newest, reason="a test", who="ann")  # 1970-01-02T00 of 6h is still published
@@ -645,6 +662,7 @@ def test_a_reader_may_have_longer_slices_than_all_that_its_upstream_publishes(tm
         plan_of(tmp_path, counting("three", "one", "  slice: {every: 8h}\n", size="8h"))
 
 
+@pytest.mark.slow
 def test_slices_that_have_read_other_panes_are_not_changed(lake: Path) -> None:
     """Defect: after an adoption of other `panes`, `status` told all slices before it as changed for ever."""
     run(lake, upstream(Random(5), "tumbling: {size: 5h}"), 0, 4)
@@ -656,6 +674,7 @@ def test_slices_that_have_read_other_panes_are_not_changed(lake: Path) -> None:
     assert [slice_.slice_id for slice_ in slices_to_follow(work)[0]] == [days(2, 3)[0], days(3, 4)[0]]
 
 
+@pytest.mark.slow
 def test_a_chain_begins_after_a_slice_of_which_the_upstream_has_a_part_only(tmp_path: Path) -> None:
     """Defect: the reader was refused, with a command that was refused as well, and its schedule waited for ever."""
     rows = [{"k": 1, "at": hour * HOUR_MS, "v": hour, "dt": day_and_hour(hour)} for hour in range(72)]

@@ -225,6 +225,7 @@ def test_a_slice_that_a_change_cannot_reach_starts_from_the_same_state(since: in
     assert reached > 8
 
 
+@pytest.mark.slow
 def test_windows_that_touch_a_range_have_their_records_and_panes_in_its_slices() -> None:
     """For random windows, triggers and logs; if watermarks are published, and if only the statistics tell them."""
     touched = shorter = 0
@@ -316,6 +317,7 @@ class TestOnFiles:
         work = context_in(lake, pipeline)
         return with_reach(pipeline, work.plan(work.ledger.view(), Ask(slices=slices_between(pipeline, *EVERY))))
 
+    @pytest.mark.slow
     def test_a_run_replays_no_more_slices_than_its_plan_tells(self, tmp_path: Path) -> None:
         bound = 0
         for seed in seeds(3):
@@ -333,6 +335,7 @@ class TestOnFiles:
             bound += len(planned.at_most) < len(planned.stale)
         assert bound > 0
 
+    @pytest.mark.slow
     def test_a_late_record_reaches_as_far_as_its_windows(self, tmp_path: Path) -> None:
         """With a derived event time, no statistics tell it."""
         make_log(tmp_path / "log", Random(1))

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 from expectations import slices
 from expectations.arrow_slices import ArrowSlices
@@ -145,5 +146,6 @@ assert "great_expectations" not in sys.modules
 """
 
 
+@pytest.mark.slow
 def test_the_suites_of_this_repository_need_no_great_expectations() -> None:
     subprocess.run([sys.executable, "-c", CODE], check=True, cwd=EXPECTATIONS_DIR.parent)

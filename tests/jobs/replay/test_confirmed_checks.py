@@ -129,6 +129,7 @@ def test_a_replay_that_passes_never_imports_great_expectations(lake: Path, end: 
     assert done.stdout.strip() == printed
 
 
+@pytest.mark.slow
 def test_checks_of_the_columns_read_those_of_the_spec_of_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

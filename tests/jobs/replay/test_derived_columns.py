@@ -9,6 +9,7 @@ from random import Random
 from typing import Any, Final
 
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from jobs.lake.lake import Lake
@@ -112,6 +113,7 @@ def runs_of(outcome: RequestOutcome) -> list[StagedRun]:
     return list(outcome.runs)
 
 
+@pytest.mark.slow
 def test_derived_columns_give_the_rows_of_a_log_that_stores_them(tmp_path: Path) -> None:
     for seed in seeds(3):
         random, lake = Random(seed), tmp_path / str(seed)

@@ -264,6 +264,7 @@ def changed(lake: Path, pipeline: Pipeline) -> list[str]:
     return [one.slice.slice_id[-1] for one in changed_slices(work, work.ledger.view())]
 
 
+@pytest.mark.slow
 def test_a_run_depends_on_the_slices_before_only_through_its_duplicates(tmp_path: Path) -> None:
     pipeline = by_id()
     write(tmp_path, "all", simple("a", "b", "cx", "d", "e"))

@@ -108,15 +108,18 @@ def as_candidates(tmp_path: Path, specs: Sequence[Pipeline]) -> None:
     assert findings(lake, specs[0]) == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SPECS)
 def test_the_states_of_aggregates_with_one_name_do_not_disturb_each_other(tmp_path: Path, kind: str) -> None:
     as_candidates(tmp_path, [edited(f"n: {{count: {{}}}}, a: {{{aggregate}}}") for aggregate in SPECS[kind]])
 
 
+@pytest.mark.slow
 def test_the_outputs_of_panes_that_are_retracted_may_change(tmp_path: Path) -> None:
     as_candidates(tmp_path, [edited(outputs, RETRACTING) for outputs in OUTPUTS])
 
 
+@pytest.mark.slow
 def test_a_state_that_the_table_cannot_hold_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     append(tmp_path, range(3))
     published = edited("a: {avg: i}")
@@ -132,6 +135,7 @@ def test_a_state_that_the_table_cannot_hold_is_refused_before_anything_is_writte
     assert findings(tmp_path, published) == ()
 
 
+@pytest.mark.slow
 def test_a_column_of_a_cancelled_candidate_is_free_when_a_clean_up_has_removed_its_rows(tmp_path: Path) -> None:
     """Defect: it kept its type for ever, so that a later pipeline file with another type was refused."""
     append(tmp_path, range(DAYS))
@@ -152,6 +156,7 @@ def test_a_column_of_a_cancelled_candidate_is_free_when_a_clean_up_has_removed_i
     assert findings(tmp_path, published) == ()
 
 
+@pytest.mark.slow
 def test_nested_fields_of_the_log_may_be_lost_moved_and_added(tmp_path: Path) -> None:
     """The records of late rows keep the fields that their table has."""
     fields = {"x": pa.int64(), "y": pa.string(), "z": pa.int64()}

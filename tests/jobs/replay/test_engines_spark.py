@@ -231,6 +231,7 @@ def test_the_published_view_shows_each_window_once(replayed: Replayed) -> None:
         assert all({"start", "end"} <= one["_stream_meta"]["window"].keys() for one in documents)
 
 
+@pytest.mark.slow
 def test_every_stored_row_is_what_was_written(replayed: Replayed) -> None:
     """Law L9 over every engine's tables: ids and checks come out of the stored rows as the tasks made them."""
     work = open_request_context(replayed.pipeline, replayed.lake, now_ms=lambda: NOW_MS)
@@ -239,6 +240,7 @@ def test_every_stored_row_is_what_was_written(replayed: Replayed) -> None:
     assert found.rows > 0
 
 
+@pytest.mark.slow
 def test_a_record_is_explained_and_the_report_is_written(replayed: Replayed, tmp_path: Path) -> None:
     """Whatever the windows are: what looks at runs must cope with windows without bounds, or without windows."""
     view = open_request_context(replayed.pipeline, replayed.lake, now_ms=lambda: NOW_MS).ledger.view()

@@ -159,6 +159,7 @@ def rows_with(log: Path, ids: set[int]) -> dict[str, set[int]]:
     return {path: rows for path, rows in found.items() if rows}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: " ".join(map(str, form)))
 def test_the_runs_are_those_of_a_log_that_never_had_the_records(form: Form, tmp_path: Path) -> None:
     for seed in seeds(1):
@@ -188,6 +189,7 @@ def test_the_runs_are_those_of_a_log_that_never_had_the_records(form: Form, tmp_
         assert next(find_records(log, "id", str(kept[0][0].values[0])), None) is not None
 
 
+@pytest.mark.slow
 def test_a_file_that_was_changed_in_place_stays_an_error(tmp_path: Path) -> None:
     """The runs have stored its digest. An acceptance is for files that a commit has replaced."""
     form = FORMS[0]

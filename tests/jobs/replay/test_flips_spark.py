@@ -268,6 +268,7 @@ def log_through_files(written: Written, _name: str) -> object:
     return computed_of(LazySession.of(written.spark), order_again(written))
 
 
+@pytest.mark.slow
 def test_plan_verify_compares_digests_and_stores_those_that_the_ledger_lacks(
     spark: "SparkSession", hostile_log: tuple[OtherLog, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -327,6 +328,7 @@ def swept(written: Written, target: Target, flips: int) -> Counter[str]:
     return sweep({written.table(name): Read(partial(target.read, written, name)) for name in present}, flips=flips)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(TARGETS))
 def test_no_flip_is_silent(lakes: Callable[[Cover], Written], name: str) -> None:
     """Spark reads a log with damaged pages to find them, so there are few flips of that kind here."""

@@ -105,6 +105,7 @@ def replayed(root: Path, *, cover: Cover) -> Replayed:
     return Replayed(lake=lake, pipeline=pipeline, view=run(lake, pipeline))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cover", COVERS)
 def test_no_flip_in_a_log_changes_a_replay(tmp_path: Path, cover: Cover) -> None:
     """Defect: of 20 flips in a file that Spark wrote, 15 changed the published rows without an error."""
@@ -113,6 +114,7 @@ def test_no_flip_in_a_log_changes_a_replay(tmp_path: Path, cover: Cover) -> None
     assert counts["found"] >= 100, counts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cover", COVERS)
 @pytest.mark.parametrize("reader", [Replayed.explained, Replayed.planned])
 def test_no_flip_in_a_log_changes_what_is_explained_or_planned(
@@ -149,6 +151,7 @@ def test_verify_finds_each_flip_of_a_data_file(tmp_path: Path, cover: Cover) -> 
     assert found == 50 if cover != "page checksums" else found > 30
 
 
+@pytest.mark.slow
 def test_a_file_without_checksums_is_compared_by_every_later_reading(tmp_path: Path) -> None:
     """Also by a chunk of another spec. The error names log, slice and file, and the way on."""
     lake = replayed(tmp_path, cover="nothing")
@@ -206,6 +209,7 @@ def test_a_plan_and_a_run_say_once_that_the_writer_protects_nothing(
     assert sum("stores no checksums" in line for line in outline(planned)) == len(said)
 
 
+@pytest.mark.slow
 def test_what_the_ledger_stores_of_files(tmp_path: Path) -> None:
     """Nothing of files with a checksum file, else 20 characters; of `_delta_log` in one slice, and once."""
     for cover in COVERS:
@@ -219,6 +223,7 @@ def test_what_the_ledger_stores_of_files(tmp_path: Path) -> None:
         assert [(len(one.file_digests), len(one.log_digests)) for one in later] == [(size, 0), (size, 0)]
 
 
+@pytest.mark.slow
 def test_a_ledger_without_digests_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As an older Hindcast wrote it. The next run stores the digests."""
     new = ("file_digests", "log_digests")
@@ -276,6 +281,7 @@ def test_tasks_share_the_files(tmp_path: Path, cover: Cover) -> None:
     assert shared.tasks[1:] in ([2], [3])  # few bytes are read by the driver
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_delta_may_be_written_again(tmp_path: Path) -> None:
     """Its bytes differ then, and so does its time. A damaged one has the same time."""
     lake = replayed(tmp_path, cover="nothing")

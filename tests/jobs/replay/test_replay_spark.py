@@ -196,6 +196,7 @@ def test_fates_close_in_sql_over_the_committed_tables(spark: "SparkSession") -> 
         assert row["x"] == told[row["slice_id"]]["id_xor"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("views")
 def test_edges_close_in_sql_over_the_committed_tables(spark: "SparkSession") -> None:
     """State before + new = state after + closed, for counts and XOR, slice by slice."""

@@ -195,6 +195,7 @@ class TestOnFiles:
             assert follower.replayed == 0, "a published chain that began with a warm-up is planned from its state"
         assert warmed > 3
 
+    @pytest.mark.slow
     def test_the_published_chain_has_the_same_times_as_the_log(self, tmp_path: Path) -> None:
         """For another size and lateness. A changed slice, and another watermark, need the log."""
         for seed in seeds(4):

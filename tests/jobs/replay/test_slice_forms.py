@@ -74,6 +74,7 @@ def panes(runs: Sequence[RunResult]) -> list[Any]:
 DAY = {"day": lambda at: at.date()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("emit", ["every_record", "commit"])
 def test_appended_order_gives_the_runs_of_a_tracked_log(tmp_path: Path, emit: str) -> None:
     log = write_log(tmp_path / "a" / "log", DAY, ["day"])
@@ -87,6 +88,7 @@ def test_appended_order_gives_the_runs_of_a_tracked_log(tmp_path: Path, emit: st
     assert sum(run.counts.late for run in appended) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("by", "columns"),
     [
@@ -106,6 +108,7 @@ def test_every_form_of_partitions_gives_the_panes_of_days(tmp_path: Path, by: st
         assert panes(found) == panes(expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [pa.timestamp("us", "UTC"), pa.timestamp("us"), pa.date32()])
 def test_a_column_of_times_gives_the_panes_of_a_partition(tmp_path: Path, kind: pa.DataType) -> None:
     is_date = pa.types.is_date(kind)
@@ -173,6 +176,7 @@ def test_slices_of_commits_follow_their_times(tmp_path: Path) -> None:
         replayed(tmp_path, text, ("2026-11-01T00", "2026-11-01T03"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [pa.timestamp("us", "UTC"), pa.date32()])
 def test_files_with_records_of_several_slices_give_the_panes_of_partitions(tmp_path: Path, kind: pa.DataType) -> None:
     """Two files have records of all slices. Those in log order are read in parts, the shuffled ones are sorted."""

@@ -4,6 +4,7 @@ from random import Random
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from jobs.replay.chunk.time_steps import _Arrivals
 from tests.support.bucket_feed import tables_of
@@ -68,6 +69,7 @@ def test_the_records_that_raise_the_clock_or_the_time_of_their_source_are_passed
         assert passed == expected, f"seed {seed}"
 
 
+@pytest.mark.slow
 def test_the_cost_of_a_batch_does_not_grow_with_sources_times_records() -> None:
     engine = tables_of(NO_CLOCK, COLUMNS).engine
 

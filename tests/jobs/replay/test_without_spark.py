@@ -137,6 +137,7 @@ def test_rows_that_stay_change_no_run(tmp_path: Path, stayed: Counter[str]) -> N
     assert stayed[tables.TIMERS] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "column"), [(tables.WINDOW_STATE, "k"), (tables.TIMERS, "at_ms")])
 def test_damage_among_the_rows_that_stay_is_found(tmp_path: Path, stayed: Counter[str], name: str, column: str) -> None:
     """The driver sums up ids only. Otherwise, with a changed key, a window would stay that the chunk has to change."""
@@ -197,6 +198,7 @@ def test_a_chunk_with_much_state_that_stays_runs_here(tmp_path: Path) -> None:
             run_range(None, lake, pipeline, days(1, 2), sizes=sizes, chunk=1)
 
 
+@pytest.mark.slow
 def test_an_order_is_divided_where_threads_replay_a_part_of_it(tmp_path: Path) -> None:
     """Spark's processes need more time and memory for a record."""
     make_log(tmp_path / "log", Random(1), keys=[*range(200)], share=0.5)
@@ -216,6 +218,7 @@ def test_an_order_is_divided_where_threads_replay_a_part_of_it(tmp_path: Path) -
     assert all(run == runs[10**9] for run in runs.values())
 
 
+@pytest.mark.slow
 def test_a_state_of_many_bytes_is_divided_into_more_buckets_and_gives_the_same_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from jobs.engine.window_spec import engine, pipeline_functions
-from jobs.replay.chunk.eligibility import why_not_partials
+from jobs.replay.intake.chunk_log import why_not_partials
 from jobs.review.execution import Execution
 from tests.support.replays import pipeline_of
 

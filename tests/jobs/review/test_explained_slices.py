@@ -36,6 +36,7 @@ def told(work: RequestContext, record_id: str, locate: Locator | None = None) ->
     return explain(work.lake, published.pipeline, record_id, view=work.ledger.view(), locate=locate)
 
 
+@pytest.mark.slow
 def test_a_record_is_explained_with_the_spec_of_its_slice(tmp_path: Path) -> None:
     place = Place(tmp_path)
     for day in range(4):
@@ -55,6 +56,7 @@ def test_a_record_is_explained_with_the_spec_of_its_slice(tmp_path: Path) -> Non
     assert "Slice 1970-01-05 was computed with another spec" in late.sentence
 
 
+@pytest.mark.slow
 def test_a_window_that_only_a_staged_slice_fired_is_told_as_not_published(tmp_path: Path) -> None:
     place = Place(tmp_path)
     for day in range(3):
@@ -113,6 +115,7 @@ def test_of_an_id_that_was_delivered_twice_the_first_record_is_explained_too(tmp
     assert fates(page) == [("duplicate", "1970-01-06", 1), ("assigned", "1970-01-05", None)]
 
 
+@pytest.mark.slow
 def test_records_with_one_id_are_all_explained(tmp_path: Path) -> None:
     """The late record is the second of its slice, so the place of the first one with this id is not told."""
     place = Place(tmp_path)
@@ -214,6 +217,7 @@ def test_a_late_record_is_explained_although_the_log_is_gone(tmp_path: Path) -> 
     assert "The log could not be searched for other records with this id: " in late.sentence
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", ["", "  columns: {w: v + 100}\n"])
 def test_a_late_record_is_found_by_the_column_of_ids_that_the_file_has_now(tmp_path: Path, more: str) -> None:
     """Defect: it was told as assigned, in a window that has fired without it, where a former spec had other ids.

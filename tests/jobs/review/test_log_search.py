@@ -31,6 +31,7 @@ def test_a_record_without_a_slice_is_told_and_the_others_are_found(tmp_path: Pat
     assert [found(shop, row["seq"])[0].slice_id for row in rows[1:]] == [row["day"] for row in rows[1:]]
 
 
+@pytest.mark.slow
 def test_a_record_that_a_commit_has_removed_since_is_explained(tmp_path: Path) -> None:
     """Defect: readers see it in a window, and `explain` told that the log has no such record."""
     shop = LogShop(tmp_path, "record_id: seq")

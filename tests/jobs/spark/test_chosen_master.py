@@ -9,6 +9,7 @@ import pytest
 
 from jobs.spark.session import DEFAULT_MASTER, chosen_master
 from tests.support.places import ROOT
+from windowlib.errors import RequestError
 
 PRINT = """
 from jobs.spark.lazy_session import LazySession
@@ -24,6 +25,18 @@ def test_an_argument_comes_before_the_environment(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("HINDCAST_MASTER", "spark://host:7077")
     assert chosen_master() == "spark://host:7077"
     assert chosen_master("local[2]") == "local[2]"
+
+
+@pytest.mark.parametrize("master", ["foo", "local[0]", "local[]", "local [2]", "yarn-cluster", "spark://"])
+def test_a_master_that_spark_does_not_know_is_refused(master: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Defect: it ended with the call stack of the JVM."""
+    monkeypatch.setenv("HINDCAST_MASTER", master)
+    with pytest.raises(
+        RequestError, match=r"the Spark master \(--master, or HINDCAST_MASTER\) is .*; allowed are local,"
+    ):
+        chosen_master()
+    for known in ("local", "local[3, 2]", "local-cluster[2,1,1024]", "yarn", "k8s://https://host:6443"):
+        assert chosen_master(known) == known
 
 
 @pytest.mark.slow

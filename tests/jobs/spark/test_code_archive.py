@@ -1,13 +1,14 @@
 """The archive of the packages: complete, importable by itself, the same for the same code, and private."""
 
+import os
 import subprocess
 import sys
+import tempfile
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from jobs.spark import code_archive as archives
 from jobs.spark.code_archive import PACKAGES, code_archive
 from tests.support.places import ROOT
 
@@ -30,6 +31,7 @@ def _clone(root: Path, text: str) -> Path:
     return root
 
 
+@pytest.mark.slow
 def test_a_process_without_the_clone_imports_the_code_from_the_archive(tmp_path: Path) -> None:
     archive = code_archive(ROOT, tmp_path)
     done = subprocess.run(
@@ -43,13 +45,18 @@ def test_a_process_without_the_clone_imports_the_code_from_the_archive(tmp_path:
     assert int(done.stdout) > 50
 
 
-def test_the_same_code_gives_the_same_bytes_and_is_archived_once(tmp_path: Path) -> None:
+def test_the_same_code_gives_the_same_bytes_and_is_archived_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     root = _clone(tmp_path / "clone", "x = 1")
     first, second = (code_archive(root, tmp_path / place) for place in ("a", "b"))
     assert first.name == second.name
     assert first.read_bytes() == second.read_bytes()
     written = first.stat().st_mtime_ns
     assert code_archive(root, tmp_path / "a").stat().st_mtime_ns == written
+    with monkeypatch.context() as other_user:  # a file has mode 0600, so Spark could not read that of another user
+        other_user.setattr(os, "access", lambda *_: False)
+        assert code_archive(root, tmp_path / "a").stat().st_mtime_ns > written
     (root / "jobs" / "__init__.py").write_text("x = 2", encoding="utf-8")
     assert code_archive(root, tmp_path / "a").name != first.name
     with zipfile.ZipFile(first) as archive:
@@ -60,7 +67,7 @@ def test_the_same_code_gives_the_same_bytes_and_is_archived_once(tmp_path: Path)
 def test_a_read_only_clone_is_archived_in_a_private_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root, blocked = _clone(tmp_path / "clone", "x = 1"), tmp_path / "a file"
     blocked.touch()
-    monkeypatch.setattr(archives.tempfile, "gettempdir", lambda: str(tmp_path))  # type: ignore[attr-defined]
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
     found = code_archive(root, blocked / "code")
     assert found.parent.parent == tmp_path
     assert found.parent.stat().st_mode & 0o777 == 0o700

@@ -74,13 +74,31 @@ def test_a_stored_value_becomes_one_of_the_widened_column(kind: str, stored: obj
 
 
 @pytest.mark.parametrize(
+    ("kind", "stored", "value"),
+    [
+        ("struct<b:double,a:int>", {"a": 1, "b": 2}, {"b": 2.0, "a": 1}),
+        ("struct<a:int,new:struct<x:int>>", {"a": 1, "gone": 2}, {"a": 1, "new": None}),
+        ("array<struct<at:timestamp_ntz>>", [{"at": -1}, None], [{"at": -86_400_000_000}, None]),
+        ("map<int,decimal(12,2)>", {1: 2}, {1: Decimal("2.00")}),
+    ],
+)
+def test_parts_of_a_stored_value_are_those_of_a_record_that_is_read_now(
+    kind: str, stored: object, value: object
+) -> None:
+    """They are found by name. Defects: users' functions saw former fields and types, and days as microseconds."""
+    layout = ValueLayout(kind="tuple", columns=(None,), shown=("new", "v"))
+    read = value_reader(layout, {"new": "int", "v": kind}, were_dates={"v"})
+    assert repr(read((None, {"v": stored, "gone": 1}))) == repr((None, {"new": None, "v": value}))
+
+
+@pytest.mark.parametrize(
     ("kind", "stored"),
     [("double", True), ("bigint", 2.0), ("string", b"a"), ("date", "x"), (None, 1), ("decimal(9,1)", Decimal("0.25"))],
 )
 def test_a_stored_value_of_another_type_is_refused(kind: str | None, stored: object) -> None:
     read = value_reader(ValueLayout(kind="tuple", columns=(kind and "v",)), {"v": kind or "int"})
-    with pytest.raises(ValueError, match=r"^$"):
+    with pytest.raises((ValueError, ArithmeticError)):
         read((stored,))
-    with pytest.raises(ValueError, match=r"^$"):
+    with pytest.raises((ValueError, ArithmeticError)):
         read((None, None))
     assert read((None,)) == (None,)

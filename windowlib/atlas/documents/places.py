@@ -28,7 +28,6 @@ class Place:
         return replace(self, path=f"{self.path}.{name}" if self.path else name)
 
     def item(self, index: int) -> "Place":
-        """Return the place of the element `index`."""
         return replace(self, path=f"{self.path}[{index}]")
 
     def with_variables(self, *names: str) -> "Place":
@@ -40,7 +39,6 @@ class Place:
         return SpecError(f"{self.path}: found {_shown(value)}; allowed is {allowed}")
 
     def mapping(self, value: Json) -> Mapping[str, Json]:
-        """Return `value` as an object."""
         if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
             raise self.refused(value, "an object")
         return value
@@ -58,7 +56,6 @@ class Place:
         return fields
 
     def array(self, value: Json) -> Sequence[Json]:
-        """Return `value` as an array."""
         if not isinstance(value, list | tuple):
             raise self.refused(value, "an array")
         return value
@@ -70,7 +67,6 @@ class Place:
         return value
 
     def integer(self, value: Json, *, at_least: int | None = None) -> int:
-        """Return `value` as an integer."""
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if not isinstance(value, int) or isinstance(value, bool) or (at_least is not None and value < at_least):

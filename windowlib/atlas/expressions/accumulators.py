@@ -5,6 +5,7 @@ result.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import sqrt
 from typing import Any, Final
 
@@ -250,7 +251,9 @@ def compile_accumulator(accumulator: Json, place: Place, compile_: Compile) -> t
         return _Count, _null
     if name in CHOOSING:
         fields = at.fields(argument, required=("input", "n"))
-        return _choosing(name, CHOOSING[name]), _pair(*(compile_(fields[part], at.at(part)) for part in ("n", "input")))
+        return partial(_Many, name, CHOOSING[name]), _pair(
+            *(compile_(fields[part], at.at(part)) for part in ("n", "input"))
+        )
     if name in SORTING:
         return _sorting(name, argument, at, compile_=compile_)
     raise place.refused(name, "one of the accumulators " + ", ".join(ACCUMULATORS))
@@ -262,10 +265,6 @@ def _null(_scope: Scope) -> Value:
 
 def _pair(left: Expression, right: Expression) -> Expression:
     return lambda scope: (left(scope), right(scope))
-
-
-def _choosing(name: str, choose: Callable[[list[Value], int], list[Value]]) -> Factory:
-    return lambda: _Many(name, choose)
 
 
 class _One(_Many):

@@ -116,12 +116,7 @@ def _abs(value: Value) -> Value:
     return fitted(abs(value)) if isinstance(value, int) else abs(value)
 
 
-_ROUNDINGS: Final = {
-    "$ceil": ROUND_CEILING,
-    "$floor": ROUND_FLOOR,
-    "$round": ROUND_HALF_EVEN,
-    "$trunc": ROUND_DOWN,
-}
+_ROUNDINGS: Final = {"$ceil": ROUND_CEILING, "$floor": ROUND_FLOOR, "$round": ROUND_HALF_EVEN, "$trunc": ROUND_DOWN}
 
 
 def _rounding(operator: str) -> Callable[..., Value]:

@@ -1,6 +1,7 @@
 """Comparison, boolean and conditional operators, variables and literals."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from windowlib.atlas.documents.documents import MISSING, Value, compare, is_nothing, is_true
@@ -24,14 +25,6 @@ def _all_or_any(operand: Json, place: Place, compile_: Compile, *, stops_at: boo
         return not stops_at
 
     return evaluate
-
-
-def _and(operand: Json, place: Place, compile_: Compile) -> Expression:
-    return _all_or_any(operand, place, compile_, stops_at=False)
-
-
-def _or(operand: Json, place: Place, compile_: Compile) -> Expression:
-    return _all_or_any(operand, place, compile_, stops_at=True)
 
 
 def _cond(operand: Json, place: Place, compile_: Compile) -> Expression:
@@ -135,8 +128,8 @@ OPERATORS: Final[Operators] = {
     "$gte": _comparison(lambda order: order >= 0),
     "$lt": _comparison(lambda order: order < 0),
     "$lte": _comparison(lambda order: order <= 0),
-    "$and": Special(_and),
-    "$or": Special(_or),
+    "$and": Special(partial(_all_or_any, stops_at=False)),
+    "$or": Special(partial(_all_or_any, stops_at=True)),
     "$not": Call(lambda value: not is_true(value)),
     "$cond": Special(_cond),
     "$ifNull": Special(_if_null),

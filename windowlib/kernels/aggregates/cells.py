@@ -47,9 +47,7 @@ class CellAggregate(Protocol):
     def reduce_cells(self, values: pa.Array | None, cells: Cells) -> Any | None:  # noqa: ANN401 - the states of any aggregate
         """Return the states of the filled cells, as `reduce` does for groups. None: these values need `reduce`.
 
-        Args:
-            values: the input in feed form, one value for each record; None if the aggregate has no input.
-            cells: the cells of the records.
+        `values` are in feed form, one for each record; None if the aggregate has no input.
         """
 
 

@@ -39,11 +39,8 @@ class ColumnAggregate(Protocol[S]):
     def reduce(self, values: pa.Array | None, positions: Positions, starts: Int64s) -> S:
         """Return the states of groups of rows.
 
-        Args:
-            values: the input in feed form (TIMESTAMP as int64 microseconds, DATE as int32 days), ordered by group and
-                inside a group by log order. None if the aggregate has no input.
-            positions: the positions of the rows.
-            starts: the first row of each group.
+        `values` are the input in feed form (TIMESTAMP as int64 microseconds, DATE as int32 days), ordered by group and
+        inside a group by log order; None if the aggregate has no input.
         """
 
     def empty(self, count: int) -> S:

@@ -61,11 +61,8 @@ def _halves(number: Float64s) -> tuple[Float64s, Float64s]:
 def distilled(columns: Sequence[Float64s], *, chunk: int = _CHUNK) -> tuple[Parts, Int64s]:
     """Return the expansions of the sums of columns, and the indices of the elements that could not be computed.
 
-    The parts of those elements are 0.
-
-    Args:
-        columns: finite doubles; the calculation is most often exact if the great ones come first.
-        chunk: the number of elements to compute at once, so that they fit the cache.
+    The parts of those elements are 0. The columns are finite doubles. The calculation is most often exact if the great
+    ones come first. `chunk` elements are computed at once, so that they fit the cache.
     """
     count = len(columns[0])
     out = [np.zeros(count) for _ in range(min(PARTS, len(columns)))]
@@ -136,15 +133,9 @@ def summed(rows: Float64s, starts: Int64s, *, levels: int) -> tuple[Parts, Int64
 
     The rows are cut into integers of at most 52 bits with common exponents, level by level until nothing is left. The
     sum of a group is the difference of two prefix sums modulo 2**64. It is exact because the sum of a group fits 62
-    bits.
+    bits. Groups that still have a rest after so many `levels` are not computed, and their parts are undefined.
 
-    Args:
-        rows: finite doubles, ordered by group.
-        starts: the first row of each group; no group is empty and none has 2**30 rows.
-        levels: the number of levels after which the groups that still have a rest are given up.
-
-    Returns:
-        The parts, undefined for the groups that were not computed, and the indices of those.
+    The `rows` are finite, ordered by group. No group is empty, and none has 2**30 rows.
     """
     bounds = np.append(starts, len(rows))
     room = int(np.diff(bounds).max()).bit_length()

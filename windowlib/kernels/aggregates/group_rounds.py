@@ -56,12 +56,9 @@ def reduced_groups(
 ) -> npt.NDArray[Any]:
     """Return `function` over the elements of each group, from left to right, as `function.reduceat(values, starts)`.
 
-    Args:
-        function: an associative binary function whose result has the type of its arguments.
-        values: the elements.
-        starts: the first element of each group. No group is empty, and the first starts at 0. It is not changed later.
-        large: with at least this many elements a group on average, `reduceat` is used.
-        rounds_max: the number of rounds. It changes the speed only.
+    `function` is associative, and its result has the type of its arguments. `starts` has the first element of each
+    group. No group is empty, and the first starts at 0. It is not changed later. With at least `large` elements a group
+    on average, `reduceat` is used. `rounds_max` changes the speed only.
     """
     if len(values) >= large * len(starts):
         return np.asarray(function.reduceat(values, starts)) if len(starts) else values[:0]

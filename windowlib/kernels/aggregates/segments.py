@@ -114,13 +114,9 @@ def range_extremes(
     """Return `function` over each range of `values`. No range may be empty.
 
     The function is associative and idempotent, such as np.minimum. A range is covered by two blocks of the same power
-    of two (a sparse table). The cost is O(values log(longest range) + ranges).
-
-    Args:
-        function: a binary ufunc.
-        values: the elements.
-        bounds: the first element of each range, and the one after its last. They are not changed later.
-        table_max: a table with more elements is not made as a whole, but level by level, which takes longer.
+    of two (a sparse table). The cost is O(values log(longest range) + ranges). `bounds` has the first element of each
+    range, and the one after its last. They are not changed later. A table with more than `table_max` elements is not
+    made as a whole, but level by level, which takes longer.
     """
     low, high = bounds
     if not len(low):

@@ -113,7 +113,6 @@ class _Packing:
         return packed
 
     def split(self, packed: Int64s) -> tuple[Int64s, Int64s]:
-        """Return the keys and the times."""
         past = packed & ((1 << self.time_bits) - 1)
         return packed >> self.time_bits, past + self.base_ms if self.times is None else self.times[past]
 
@@ -137,10 +136,9 @@ def open_from_ms(watermark_ms: Int64s, lateness_ms: int) -> Int64s:
 def group(elements: Elements, *, gap_ms: int | None = None, word_bits: int = WORD_BITS) -> Groups:
     """Return the sessions that the elements form.
 
-    Args:
-        elements: open sessions of the state come first. They do not touch each other.
-        gap_ms: the length of most elements, if most have one length. It changes the speed only.
-        word_bits: if (key, time, element) does not fit into so many bits, slower ways of sorting are used.
+    Open sessions of the state come first. They do not touch each other. `gap_ms` is the length of most elements, if
+    most have one length. It changes the speed only. If (key, time, element) does not fit into `word_bits`, slower ways
+    of sorting are used.
     """
     is_early = elements.end_ms >= elements.open_from_ms
     if is_early.all():
@@ -330,9 +328,7 @@ def rows_of_groups(groups: Groups, chosen: Int64s) -> tuple[Int64s, Int64s]:
 def least_start_before(group_of: Int64s, start_ms: Int64s) -> Int64s:
     """Return the least start before each element in its group; MAX_TIME_MS for a group's first.
 
-    Args:
-        group_of: the group of each element; equal groups are neighbours.
-        start_ms: the start of each element; elements of one group are in the order of arrival.
+    Equal groups are neighbours. Elements of one group are in the order of arrival.
     """
     if not len(start_ms):
         return start_ms

@@ -60,10 +60,7 @@ def firing_once(grouped: Grouped) -> Bools:
 def firing_again(grouped: Grouped, numbers: Int64s, owner: Int64s) -> FiringAgain:
     """Return the sessions of some groups, and their records that may follow a firing.
 
-    Args:
-        grouped: the elements of a block.
-        numbers: all elements of the groups.
-        owner: the group of each of them.
+    `numbers` are all elements of the groups, and `owner` is the group of each of them.
     """
     opened, elements, count = grouped.opened, grouped.elements, len(grouped.opened)
     has_fired = np.zeros(len(elements), dtype=np.bool_)

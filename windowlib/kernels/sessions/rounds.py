@@ -39,7 +39,6 @@ class Arrivals:
     watermark_ms: Int64s
 
     def take(self, chosen: Int64s) -> "Arrivals":
-        """Return some of the records."""
         return Arrivals(**{name: getattr(self, name)[chosen] for name in self.__slots__})
 
 
@@ -52,13 +51,11 @@ class Members(NamedTuple):
 
     @classmethod
     def concat(cls, parts: Sequence["Members"], aggregates: Sequence[AnyAggregate]) -> "Members":
-        """Return the sessions of one or more parts."""
         windows = OpenWindows.concat([part.windows for part in parts], aggregates)
         group_of, run_of = (np.concatenate([part[i] for part in parts]) for i in (1, 2))
         return cls(windows, group_of, run_of)
 
     def chosen(self, places: Int64s, aggregates: Sequence[AnyAggregate]) -> "Members":
-        """Return the sessions at these places."""
         return Members(self.windows.take(places, aggregates), self.group_of[places], self.run_of[places])
 
 
@@ -94,11 +91,9 @@ class Rounds:
     def run(self, members: Members, arrivals: Arrivals) -> Members:
         """Process records and return the sessions after them. Firings after a group's last record are left out.
 
-        Args:
-            members: the sessions that have fired before the block, and one for each run: its elements before each
-                firing, with the end of the run.
-            arrivals: the records that may follow a firing. Only records and sessions of one group can meet, and no
-                session is cleaned up before the last record of its group.
+        `members` are the sessions that have fired before the block, and one for each run: its elements before each
+        firing, with the end of the run. `arrivals` are the records that may follow a firing. Only records and sessions
+        of one group can meet, and no session is cleaned up before the last record of its group.
         """
         frame = self._frame
         order = np.lexsort((arrivals.rows, arrivals.group_of))

@@ -184,10 +184,8 @@ class SessionWindows:
 def _rounds(counts: Int64s, sizes: Int64s, *, round_cost: int) -> int:
     """Return the number of rounds with the least cost. Groups that need more rounds go to the operator.
 
-    Args:
-        counts: the number of rounds that each group needs.
-        sizes: the number of elements of each group, which is the cost of the operator.
-        round_cost: the cost of one round.
+    `counts` is the number of rounds that each group needs, and `sizes` the number of its elements, which is the cost of
+    the operator.
     """
     order = np.argsort(counts, kind="stable")
     limits = counts[order]
@@ -224,13 +222,8 @@ def settle(
 ) -> Settled:
     """Fire and clean up sessions along the steps of a block.
 
-    Args:
-        frame: the frame of the bucket.
-        windows: sessions. A session that has fired before has shown all its edges.
-        places: which of the windows to settle, ascending.
-        search: finds the steps that the block takes.
-        slice_start_ms: the start of the slice of the block.
-        outcome: gets the panes and edges.
+    A session that has fired before has shown all its edges. `places` tells which of the windows to settle, ascending.
+    `search` finds the steps that the block takes, and the outcome gets the panes and edges.
     """
     lateness_ms = frame.spec.allowed_lateness_ms
     last_ms = windows.end_ms[places] - 1
@@ -287,15 +280,8 @@ def delegate(
 ) -> OpenWindows:
     """Run records of a block, and the open windows of their keys, through an operator. Return the windows still open.
 
-    The kernels delegate what is rare and has many cases.
-
-    Args:
-        frame: the frame of the bucket.
-        opened: the open windows that the records can reach.
-        block: the block of the records.
-        rows: the places of the records in the block, ascending.
-        steps: the steps of the block.
-        outcome: gets the rows and tallies.
+    The kernels delegate what is rare and has many cases. `opened` are the open windows that the records can reach, and
+    `rows` the places of the records in the block, ascending.
     """
     executor = OperatorExecutor(_plan(frame, block.slice_start_ms, steps))
     watermark_ms = frame.clock.after(steps.taken)

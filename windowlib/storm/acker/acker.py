@@ -64,7 +64,6 @@ class RotatingMap(Generic[K, V]):
         self._buckets[0][key] = value
 
     def remove(self, key: K) -> V | None:
-        """Remove the entry of `key` and return it, or None."""
         for bucket in self._buckets:
             if key in bucket:
                 return bucket.pop(key)
@@ -140,11 +139,8 @@ class Acker:
 
         Only the first message of a root, a failure and a reset renew an entry. Acks do not renew it, so a tree can
         expire while its tuples are being acked. A message that arrives after the end of its tree opens an entry without
-        a spout (an orphan). An orphan causes no notice, and it expires.
-
-        Args:
-            message: from a spout or a bolt.
-            at_ms: the time of the caller's clock, for `Notice.elapsed_ms`.
+        a spout (an orphan). An orphan causes no notice, and it expires. `at_ms` is the time of the caller's clock, for
+        `Notice.elapsed_ms`.
         """
         entry = self._pending.get(message.root_id)
         is_new = entry is None

@@ -202,7 +202,6 @@ class _Writer:
         return self.names(path)
 
     def function(self, node: exp.Expr) -> str:
-        """Write a function of the vocabulary."""
         _only(node, "this", "expressions")
         return self._call(node, str(node.this).lower(), node.expressions)
 
@@ -224,7 +223,6 @@ class _Writer:
         return f"({self.write(node.this)} {word} {self.write(node.expression)})"
 
     def is_in(self, node: exp.Expr) -> str:
-        """Write `in` with a list."""
         _only(node, "this", "expressions")
         return f"({self.write(node.this)} in ({', '.join(map(self.write, node.expressions))}))"
 

@@ -143,6 +143,7 @@ def test_airflow_listens_on_the_port_that_tasks_use(home: Home) -> None:
     assert (spark["conn_type"], spark["host"], spark["extra"]) == ("spark", "local[*]", {"deploy-mode": "client"})
 
 
+@pytest.mark.slow
 def test_airflow_has_every_setting(home: Home, airflow_home: Path) -> None:
     """Airflow ignores a setting with a wrong name, and reports no error."""
     from airflow.configuration import conf

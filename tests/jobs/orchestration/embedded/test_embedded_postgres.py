@@ -88,6 +88,7 @@ def _user_and_group_ids(server: "subprocess.Popen[bytes]") -> set[int]:
     return {*process.uids(), *process.gids()}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root runs the server as somebody else")
 def test_root_runs_each_cluster_with_its_own_user_id(cluster: Cluster, tmp_path: Path) -> None:
     other = embedded_postgres.cluster_for(tmp_path / "other", tmp_path / "other.log")

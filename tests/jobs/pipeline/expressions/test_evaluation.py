@@ -195,6 +195,7 @@ def random_record(random: Random) -> Record:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.fuzz
 def test_random_expressions_have_the_values_of_a_naive_evaluator() -> None:
     for seed in seeds(150):

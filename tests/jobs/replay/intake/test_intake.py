@@ -120,6 +120,7 @@ def key_of(row: dict[str, Any], columns: Sequence[str]) -> Any:  # noqa: ANN401 
     return key_at([comparable(pa.array([row[name]], STORED.field(name).type)) for name in columns], 0)
 
 
+@pytest.mark.slow
 def test_divided_records_are_those_of_the_files_in_the_order_of_the_columns(tmp_path: Path) -> None:
     most = 0
     for seed in seeds(40):
@@ -155,6 +156,7 @@ def test_divided_records_are_those_of_the_files_in_the_order_of_the_columns(tmp_
     assert most > 3, "some clusters have many ranges"
 
 
+@pytest.mark.slow
 def test_clusters_are_the_log_order_whatever_the_arrangement_of_the_records(tmp_path: Path) -> None:
     """Files that overlap are one cluster. A file alone is read in order if it fits into memory and shares no place."""
     for seed in seeds(60):

@@ -81,6 +81,7 @@ def test_files_with_many_runs_are_not_read_so() -> None:
     assert [tuple(run)[1:] for run in found] == [(0, 0, 2, 50, None), (50, 1, 2, 50, None)]
 
 
+@pytest.mark.slow
 def test_blocks_with_runs_give_each_record_its_rank_and_commit(tmp_path: Path) -> None:
     in_runs = 0
     for seed in seeds(60):
@@ -154,6 +155,7 @@ def test_an_event_time_that_is_not_utf8_ends_no_probe(tmp_path: Path) -> None:
 SIDE_COLUMNS = ("slice_id", "rank", "record_id", "row_id", "row_check")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run_steps", [0, 3])
 def test_a_compacted_log_has_the_runs_of_the_log_before(
     tmp_path: Path, run_steps: int, monkeypatch: pytest.MonkeyPatch
@@ -194,6 +196,7 @@ def test_a_compacted_log_has_the_runs_of_the_log_before(
     assert (made > 0) == (run_steps > 0)
 
 
+@pytest.mark.slow
 def test_bounds_of_runs_are_the_greatest_event_times_before_them(tmp_path: Path) -> None:
     bounded = 0
     for seed in seeds(8):

@@ -7,6 +7,7 @@ from random import Random
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from jobs.replay.stages.parquet_writer import KnownRun, RowSink, SliceWriter, close_sinks
 from jobs.replay.stages.shuffle_files import ShuffleWriter, read_shuffled
@@ -42,6 +43,7 @@ def parts(random: Random, total: int) -> Iterator[range]:
         start = end
 
 
+@pytest.mark.slow
 def test_every_row_is_in_one_file_or_fragment(tmp_path: Path) -> None:
     for seed in seeds(60):
         directory = tmp_path / str(seed)

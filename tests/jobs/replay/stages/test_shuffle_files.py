@@ -41,6 +41,7 @@ def test_joined_batches_have_all_rows_of_each_slice_in_batches_of_one_size(tmp_p
             assert max(batch.nbytes for _, batch in small) <= most
 
 
+@pytest.mark.slow
 def test_a_table_is_written_whole_in_batches_of_bounded_size(tmp_path: Path) -> None:
     """Arrow leaves a column of texts of more than 2 GB in several arrays: no row is left out."""
     for seed in seeds(60):

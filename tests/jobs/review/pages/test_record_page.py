@@ -68,6 +68,7 @@ def test_a_slice_that_the_ledger_does_not_have_is_refused(made: Made) -> None:
         search_scope(work.ledger.view(), "1999-01-01")
 
 
+@pytest.mark.slow
 def test_a_window_that_a_slice_after_the_scope_replaced_is_not_shown(tmp_path: Path) -> None:
     """A record of the third day fires a window of the first day again."""
     place = Place(tmp_path)

@@ -51,6 +51,7 @@ def pages(work: RequestContext, part: str, *, ticks: int) -> list[Searched]:
     return found
 
 
+@pytest.mark.slow
 def test_all_pages_together_find_every_record_once_and_search_every_slice_with_records(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:

@@ -7,9 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from jobs.airflow_ui.tables import cells_of
 from jobs.review.pages import row_filters
-from jobs.review.pages.cells import cell
+from jobs.review.pages.cells import cell, cells_of
 from jobs.review.pages.failing import tally
 from jobs.review.pages.row_filters import Comparison, Filter, filtered
 from windowlib.errors import RangeError

@@ -61,6 +61,7 @@ def random_ask(rng: Random) -> RowsAsk:
     )
 
 
+@pytest.mark.slow
 def test_a_page_is_a_part_of_the_filtered_and_sorted_rows(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     for seed in seeds(2):
         rng = Random(seed)
@@ -85,6 +86,7 @@ def test_a_page_is_a_part_of_the_filtered_and_sorted_rows(made: Made, monkeypatc
             assert sorted(ranks) == sorted(row["rank"] for row in wanted), f"seed {seed}: {ask}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("comparison", Comparison)
 def test_any_column_is_compared_with_any_value_or_the_comparison_is_refused(made: Made, comparison: Comparison) -> None:
     work, _ = made(Random(3))

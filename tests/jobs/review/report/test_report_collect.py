@@ -26,6 +26,7 @@ from jobs.runs import RunResult, Slice, Verdict
 from tests.support.fake_replay import FAILS, PIPELINE, SIDE, FakeReplayer, append_day, day_ms, sales, write_rows
 from tests.support.report_rows import many_days, with_result
 from tests.support.waiving import waive_newest
+from windowlib.errors import RequestError
 
 NOW_MS = day_ms("2024-02-01")
 HOUR_MS = 3_600_000
@@ -52,10 +53,13 @@ def statuses(work: RequestContext) -> list[Status]:
     return [line.status for line in build_model(collected(work)).lines]
 
 
-def test_a_pipeline_without_runs_has_an_empty_page(work: RequestContext) -> None:
+def test_a_pipeline_without_runs_has_an_empty_page(work: RequestContext, tmp_path: Path) -> None:
     rows = collected(work)
     assert (rows.slices, rows.runs, rows.as_of_ms, rows.ledger_version) == ((), {}, None, 0)
     assert "Nothing has been replayed yet" in Path(write_report(work.lake, work.pipeline)).read_text(encoding="utf-8")
+    with pytest.raises(RequestError, match=r"cannot be written to .*misspelled: No such file"):
+        write_report(work.lake, work.pipeline, tmp_path / "misspelled" / "sales.html")
+    assert not (tmp_path / "misspelled").exists()
 
 
 def test_a_failed_slice_holds_all_of_its_request_until_it_is_waived(work: RequestContext) -> None:

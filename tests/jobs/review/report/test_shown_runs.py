@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from jobs.ledger.view import LedgerView
 from jobs.planning.request_context import RequestContext
 from jobs.reading.verify import Span
@@ -29,6 +31,7 @@ def tried(view: LedgerView) -> list[str]:
     return [staged.result.run_id for staged in whole_history("late", view, Span()).runs]
 
 
+@pytest.mark.slow
 def test_runs_of_a_repair_that_readers_do_not_see_are_not_shown_in_place_of_published_ones(tmp_path: Path) -> None:
     """They are those of its warm-up, and those with the rows of the chain."""
     place = filled(tmp_path)

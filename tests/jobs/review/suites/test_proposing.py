@@ -44,6 +44,7 @@ def loaded(proposal: Proposal, directory: Path) -> SuiteFile:
     return check_suite_file(path, columns=checked_columns(sales()))
 
 
+@pytest.mark.slow
 def test_a_proposal_passes_on_its_history_and_every_check_can_fail(tmp_path: Path) -> None:
     proposed: set[str] = set()
     for seed in seeds(25):
@@ -105,6 +106,7 @@ def far(kwargs: Mapping[str, Any]) -> float | None:
     return None if least is None else float(least) - 1_000 - abs(float(least))
 
 
+@pytest.mark.slow
 def test_equal_histories_give_equal_files_however_they_are_read() -> None:
     for seed in seeds(6):
         chance = random.Random(seed)

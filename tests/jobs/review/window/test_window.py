@@ -106,6 +106,7 @@ def random_shop(random: Random, root: Path) -> Shop | None:
     return None if windows.is_unbounded or shop.pipeline.functions() else shop
 
 
+@pytest.mark.slow
 def test_the_panes_told_are_the_published_rows(tmp_path: Path) -> None:
     """Of each window of a run: the operator gives the stored rows, and readers see those of the default reading."""
     told = Counter[str]()
@@ -307,6 +308,7 @@ def test_a_published_window_is_told_if_the_log_has_no_record_of_it_any_more(tmp_
         assert explained.differences[0].startswith("The log has no record of this window any more")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("windows", ["{tumbling: {size: 3h}, allowed_lateness: 30m}", "{session: {gap: 3h}}"])
 def test_a_window_is_explained_without_the_slices_whose_files_vacuum_has_removed(tmp_path: Path, windows: str) -> None:
     """Defect: no window was explained, also of other slices: nothing is known of the event times of removed files."""
@@ -352,6 +354,7 @@ def test_a_window_of_a_log_that_the_spec_does_not_fit_any_more_tells_that(hours:
         hours.explain("x", FIRST_MS + 3_600_000)
 
 
+@pytest.mark.slow
 def test_staged_runs_of_a_request_take_the_place_of_the_published_ones(hours: Shop) -> None:
     hours.append(1, [row(12, at=26.0), row(13, at=26.5)])
     outcome = hours.run(1, 2, publish=False)
@@ -363,6 +366,7 @@ def test_staged_runs_of_a_request_take_the_place_of_the_published_ones(hours: Sh
     assert [one.fate for one in hours.explain("x", at_ms).records] == ["late", "late"]
 
 
+@pytest.mark.slow
 def test_the_published_row_is_not_compared_with_what_the_spec_of_a_request_gives(hours: Shop) -> None:
     """The attempt that published both days is also explained: its first day is below the request."""
     text = SPEC.replace("WINDOWS", TUMBLING).replace("WATERMARK", "{kind: bounded, out_of_orderness: 1h}")
@@ -373,6 +377,7 @@ def test_the_published_row_is_not_compared_with_what_the_spec_of_a_request_gives
     assert [(pane.readers, pane.is_computed) for pane in found.panes] == [("not published", True), ("seen", None)]
 
 
+@pytest.mark.slow
 def test_windows_of_a_spec_with_other_keys_are_not_the_window(hours: Shop) -> None:
     """Defect: windows of a former spec with equal bounds, and equal common keys, were told as panes of one window."""
     windows = "{tumbling: {size: 3h}, allowed_lateness: 1d}"
