@@ -124,6 +124,8 @@ def record_of(case: Case, entry: Entry, hashes: Hashes) -> Record:
     key = tuple(getattr(reading, name) for name in case.pipeline.log.key_columns)
     values = tuple(None if name is None else _plain(getattr(reading, name)) for name in layout.columns)
     value: Any = values
+    if layout.shown:  # users' functions beside aggregates
+        value = (*values, {name: _plain(getattr(reading, name)) for name in layout.shown})
     if layout.kind == "mapping":
         value = dict(zip(layout.columns, values, strict=True))
     if layout.kind == "single":
