@@ -20,7 +20,7 @@ from jobs.ledger.events import EventKind, LedgerEvent, ledger_schema
 from jobs.ledger.head import Head, read_head, write_head
 from jobs.ledger.history import REMEMBERED
 from jobs.ledger.ledger import Ledger, LedgerLimits
-from jobs.ledger.lost_commits import restore_commits
+from jobs.ledger.lost_commits import lost_commits, restore_commits
 from tests.jobs.ledger.test_history import found, request
 from tests.support.fuzzing import seeds
 from windowlib.errors import LedgerError
@@ -307,3 +307,8 @@ def test_an_interrupted_recovery_leaves_the_ledger_as_it_was(rolled_back: Path) 
     with pytest.raises(KeyboardInterrupt):
         restore_commits(str(rolled_back), (head.version, head.tip), check=Mock(side_effect=KeyboardInterrupt))
     assert lost.read_bytes() == b"{"
+
+
+def test_a_commit_file_that_may_not_be_read_is_not_lost(rolled_back: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jobs.ledger.lost_commits.read_bytes", Mock(side_effect=PermissionError))
+    assert lost_commits(str(rolled_back)) == ()
