@@ -22,12 +22,14 @@ class Look:
 
     At `version` of the log, every slice that was published in ledger version `seq` had the input of its run, except
     those in `changed`. `commit` is the digest of the commit file of that version. `names` maps each slice column to its
-    name in the commits; it has no column in a look of an earlier version of Hindcast.
+    name in the commits; it has no column in a look of an earlier version of Hindcast. `first` is `log.slice.first` of
+    then: "" if there was none, and None in a look of an earlier version.
     """
 
     table_id: str
     version: int
     commit: str
+    first: str | None = None
     names: Mapping[str, str] = field(default_factory=dict)
     changed: Mapping[str, SeenInput] = field(default_factory=dict)
     seq: int = 0
@@ -48,7 +50,7 @@ def looked_event(look: Look, before: Look | None = None) -> LedgerEvent:
     if before is not None:
         content = {"since": before.seq, "newly": plain, "gone": sorted(known.keys() - look.changed.keys())}
     own = {"table_id": look.table_id, "version": look.version, "commit": look.commit, "names": {**look.names}}
-    return LedgerEvent(kind=EventKind.LOOKED, details=own | content)
+    return LedgerEvent(kind=EventKind.LOOKED, details=own | {"first": look.first} | content)
 
 
 def look_of(event: LedgerEvent, before: Look | None) -> Look:
@@ -60,6 +62,7 @@ def look_of(event: LedgerEvent, before: Look | None) -> Look:
         table_id=str(details["table_id"]),
         version=int(details["version"]),
         commit=str(details["commit"]),
+        first=details.get("first"),
         names={**details.get("names", {})},
         changed=changed,
         seq=event.seq,

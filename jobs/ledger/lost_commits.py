@@ -1,8 +1,9 @@
 """Commit files of a ledger that are lost or unreadable, and how they are written again from their data files.
 
 A commit of a ledger adds one data file, whose events have the version of the commit. If only the commit file is lost,
-the events are still stored. A later event, or the head, names the hash of the last of them, so the chain of hashes
-proves that they are those of the commit. The actions of a commit without events, such as a compaction, are not needed.
+the events are still stored. The chain of hashes, from the head back, proves that they are those of the commit: another
+file may have events of that version which somebody has given up. The actions of a commit without events, such as a
+compaction, are not needed.
 """
 
 import json
@@ -51,17 +52,19 @@ def restore_commits(uri: str, head: tuple[int, str], *, check: Callable[[], obje
     for version in lost:
         with suppress(FileNotFoundError):
             before[version] = read_bytes(commit_path(uri, version))
-    for version, content in _contents(uri, lost, tip=tip).items():
-        _put(commit_path(uri, version), content)
     try:
+        for version, content in _contents(uri, lost, tip=tip).items():
+            _put(commit_path(uri, version), content)
         check()
-    except LedgerError:
+    except BaseException as error:
         for version in lost:
             if version in before:
                 _put(commit_path(uri, version), before[version])
             else:
                 remove_file(commit_path(uri, version))
-        return ()
+        if isinstance(error, LedgerError):
+            return ()
+        raise
     sync_commits(uri, after=lost[0] - 1)
     return lost
 
@@ -74,6 +77,8 @@ def _put(path: str, content: bytes) -> None:
 def _is_readable(uri: str, version: int) -> bool:
     try:
         actions = json_lines(read_bytes(commit_path(uri, version)))
+    except PermissionError:
+        return True  # it is not lost
     except (OSError, ValueError):
         return False
     return bool(actions) and all(isinstance(action, dict) for action in actions)
@@ -81,16 +86,20 @@ def _is_readable(uri: str, version: int) -> bool:
 
 def _contents(uri: str, lost: Iterable[int], *, tip: str) -> dict[int, bytes]:
     """Return the content of each lost commit file. One without a data file that is proved adds nothing."""
-    named, files = {tip}, dict[int, list[tuple[str, str]]]()
+    before, files = dict[str, str](), dict[int, list[tuple[str, str]]]()
     for name in names_in(uri):
         if not name.endswith(".parquet"):
             continue
         rows = _links(uri, name)
-        named.update(previous for _seq, _ordinal, previous, _hash in rows)
+        before.update((own, previous) for _seq, _ordinal, previous, own in rows)
         if rows and len({seq for seq, *_ in rows}) == 1:
             seq, _ordinal, _previous, last = max(rows)
             files.setdefault(seq, []).append((name, last))
-    proved = {version: next((name for name, last in own if last in named), None) for version, own in files.items()}
+    chain = set[str]()
+    while tip in before:
+        chain.add(tip)
+        tip = before.pop(tip)
+    proved = {version: next((name for name, last in own if last in chain), None) for version, own in files.items()}
     return {version: _commit(uri, proved.get(version)) for version in lost}
 
 

@@ -108,7 +108,7 @@ def slices_to_follow(work: RequestContext) -> tuple[tuple[Slice, ...], tuple[str
 
     Raises:
         LogError, SpecError: as for `UpstreamPlace.check`.
-        RequestError: the other pipeline has published nothing there.
+        RequestError: the other pipeline has published nothing there, or nothing after slices whose state was removed.
     """
     pipeline, upstream = work.pipeline, work.pipeline.log.pipeline
     assert upstream is not None, "the log is a table of a pipeline"
@@ -129,6 +129,8 @@ def slices_to_follow(work: RequestContext) -> tuple[tuple[Slice, ...], tuple[str
         if (first_ms is None or slice_.start_ms >= first_ms)
         and (grid.last_ms is None or slice_.start_ms <= grid.last_ms)
     ]
+    if not chosen and after_ms is not None:
+        raise RequestError(_of_changes_outside(work, inside))
     if not chosen:
         raise RequestError(f"pipeline {upstream} has published no slice that pipeline {pipeline.name} could read")
     parts = stretches_of(chosen)
@@ -164,7 +166,7 @@ def _starts_of_newest_spec(view: LedgerView) -> list[int]:
 
 
 def _end_of_removed_states(view: LedgerView, changed: Sequence[ChangedSlice]) -> int | None:
-    """Return where the first slice begins whose state before is stored, after the first changed ones without that.
+    """Return when the first slice begins whose state before is stored, after the first changed ones without that.
 
     A clean-up has removed it (`retention.checkpoints`). None if the first changed slice can be replayed.
     """
@@ -174,7 +176,7 @@ def _end_of_removed_states(view: LedgerView, changed: Sequence[ChangedSlice]) ->
         return before is not None and before.checkpoint_removal is not None and continues_chain(view, run.result)
 
     removed_ms = [change.slice.end_ms for change in takewhile(is_removed, changed)]
-    chain = map(view.chain_run, view.published.values() if removed_ms else ())
+    chain = (view.past_run(view.chain_run_id(run_id)) for run_id in (view.published.values() if removed_ms else ()))
     stored_ms = (run.result.slice.end_ms for run in chain if run.checkpoint_removal is None)
     return min((end_ms for end_ms in stored_ms if end_ms >= removed_ms[-1]), default=None)
 

@@ -143,7 +143,9 @@ def _looked(work: RequestContext, view: LedgerView, tip: LogTip, *, seen: Mappin
     if base is None or touched is None or _is_restored(tip, base, runs=fresh):
         return _with(work, view, tip, runs=runs, suspects=[*map(view.slices.__getitem__, runs)], kept={})
     accepted = {name for rewrite in view.accepted if rewrite.seq > base.seq for name in rewrite.rewrite.slices}
-    moved = _with_other_reach(work, view, runs)
+    is_moved = _is_moved(work, base)
+    moved = _with_other_reach(work, view, {name: run for name, run in runs.items() if is_moved or name in newly})
+    moved |= base.changed.keys() if is_moved else set()
     suspects: list[Slice] = []
     kept: dict[str, SeenInput] = {}
     for slice_id, run_id in runs.items():
@@ -163,6 +165,11 @@ def _looked(work: RequestContext, view: LedgerView, tip: LogTip, *, seen: Mappin
         elif slice_id in base.changed and slice_id not in newly:
             kept[slice_id] = base.changed[slice_id]
     return _with(work, view, tip, runs=runs, suspects=suspects, kept=kept, base=base)
+
+
+def _is_moved(work: RequestContext, base: Look) -> bool:
+    """Return whether `log.slice.first` may have been edited since a look, and `log.distinct` depends on it."""
+    return work.pipeline.log.distinct is not None and base.first != (work.pipeline.log.slice.first or "")
 
 
 def _with_other_reach(work: RequestContext, view: LedgerView, runs: Mapping[str, str]) -> frozenset[str]:
@@ -255,10 +262,11 @@ def _with(
         table_id=table_id,
         version=version,
         commit=commit,
+        first=work.pipeline.log.slice.first or "",
         names=names,
         changed={change.slice.slice_id: SeenInput(log=change.now, removed=change.removed) for change in found_changed},
     )
-    is_new = base is None or bool(suspects) or version - base.version >= WRITE_AFTER
+    is_new = base is None or bool(suspects) or version - base.version >= WRITE_AFTER or _is_moved(work, base)
     return LogLook(changed=found_changed, look=look, is_due=is_new and bool(commit))
 
 

@@ -9,12 +9,13 @@ that the ledger has lost is written anew.
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from jobs.lake.damage import ADVICE, refuse_outage
+from jobs.lake.damage import ADVICE, reading, refuse_outage
 from jobs.lake.lake import CURRENT
 from jobs.ledger.publications import PublicationId, newest_id
 from jobs.planning.request_context import RequestContext
 from jobs.storage import names_in
 from windowlib.errors import HindcastError, StoreError
+from windowlib.records.tables import RECORD_TABLES, SIDE_OUTPUTS, WINDOW_OUTPUTS
 
 MADE_AGAIN: Final = "Remove its directory; the next run, publication or rollback writes the table again"
 
@@ -81,10 +82,22 @@ def current_tables(work: RequestContext) -> tuple[Current, ...]:
 
 
 def left_tables(work: RequestContext) -> tuple[str, ...]:
-    """Return the tables of which there is a current table that the pipeline file does not name any more."""
-    stored = names_in(work.lake.ledger(work.pipeline.name).rpartition("/")[0])
-    tables = {name.removeprefix(CURRENT) for name in stored if name.startswith(CURRENT)}
-    return tuple(sorted(tables.difference(_names(work))))
+    """Return the tables of which there is a current table that the pipeline file does not name any more.
+
+    A directory with another name, such as the copy that a person has made of one, is none of them.
+
+    Raises:
+        StoreError: the object store does not answer.
+    """
+    place = work.lake.ledger(work.pipeline.name).rpartition("/")[0]
+    with reading(place):
+        stored = {name.removeprefix(CURRENT) for name in names_in(place) if name.startswith(CURRENT)}
+        left = sorted(filter(_may_be_current, stored.difference(_names(work))))
+        return tuple(name for name in left if names_in(f"{place}/{CURRENT}{name}/_delta_log"))
+
+
+def _may_be_current(table: str) -> bool:
+    return table in {WINDOW_OUTPUTS, *RECORD_TABLES} or table.startswith(SIDE_OUTPUTS)
 
 
 def _names(work: RequestContext) -> tuple[str, ...]:

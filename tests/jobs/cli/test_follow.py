@@ -351,6 +351,9 @@ def test_new_slices_are_followed_although_an_old_change_lacks_the_state_before_i
     removed = {(result.slice.slice_id, result.attempt_id): Why.CHECKPOINTS for result in results}
     ledger.write(lambda _view: [removed_event(removed, who="ann", reason="")])
     append(shell.root, 1, [23])
+    assert shell("run", "hours", "--from", days[1], "--to", days[3]) == 0, shell.err
+    assert shell("follow", "hours") == 1, "it has no new slice"
+    assert "a clean-up has removed the state before them" in " ".join(shell.err.split())
     assert shell("run", "hours", "--from", days[1], "--to", days[4]) == 0, shell.err
     assert shell("follow", "hours") == 0, shell.err
     assert "a clean-up has removed the state before them" in " ".join(shell.err.split())

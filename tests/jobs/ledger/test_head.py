@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,6 +20,7 @@ from jobs.ledger.events import EventKind, LedgerEvent, ledger_schema
 from jobs.ledger.head import Head, read_head, write_head
 from jobs.ledger.history import REMEMBERED
 from jobs.ledger.ledger import Ledger, LedgerLimits
+from jobs.ledger.lost_commits import lost_commits, restore_commits
 from tests.jobs.ledger.test_history import found, request
 from tests.support.fuzzing import seeds
 from windowlib.errors import LedgerError
@@ -278,3 +280,35 @@ def test_lost_commit_files_are_written_again_if_their_data_files_prove_them(tmp_
         assert restored == tuple(int(commit.stem) for commit in lost), seed
         assert new_process(uri).view(expected.version) == expected, seed
         assert new_process(uri).restore_commits(who="me", reason="again") == ()
+
+
+def test_of_two_files_of_a_version_that_of_the_chain_is_named_again(tmp_path: Path) -> None:
+    """Defect: after `recover` had given commits up, the file of a lost commit was found, and so nothing restored."""
+    uri = tmp_path / "ledger"
+    for number in range(1, 6):
+        opened(uri).write(lambda _view, number=number: request(number, 1))  # type: ignore[misc]
+    for _ in range(2):
+        newest_commit(uri).unlink()
+    new_process(uri).recover(who="me", reason="the disk failed")
+    for number in range(7, 10):
+        opened(uri).write(lambda _view, number=number: request(number, 1))  # type: ignore[misc]
+    expected = new_process(uri).view()
+    for version in (4, 5):
+        (uri / "_delta_log" / f"{version:020}.json").unlink()
+        assert new_process(uri).restore_commits(who="me", reason="a test") == (version,)
+        assert new_process(uri).view(expected.version) == expected
+
+
+def test_an_interrupted_recovery_leaves_the_ledger_as_it_was(rolled_back: Path) -> None:
+    lost = newest_commit(rolled_back)
+    lost.write_bytes(b"{")
+    head = read_head(str(rolled_back))
+    assert head is not None
+    with pytest.raises(KeyboardInterrupt):
+        restore_commits(str(rolled_back), (head.version, head.tip), check=Mock(side_effect=KeyboardInterrupt))
+    assert lost.read_bytes() == b"{"
+
+
+def test_a_commit_file_that_may_not_be_read_is_not_lost(rolled_back: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jobs.ledger.lost_commits.read_bytes", Mock(side_effect=PermissionError))
+    assert lost_commits(str(rolled_back)) == ()

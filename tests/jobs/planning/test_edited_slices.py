@@ -386,11 +386,21 @@ def test_slices_of_a_former_spec_are_compared_as_their_runs_have_read_them(tmp_p
     assert changed() == []
     place.put(Put(0, 2))
     assert changed() == ["1970-01-05", "1970-01-07"], "the third day looks for records of the first one, not the second"
-    look = look_at_log(work, work.ledger.view()).look
-    assert look is not None
-    work.ledger.write(lambda view: [looked_event(look, view.look)])
-    work = replace(work, pipeline=sales(text.replace("{by: day}", "{by: day, first: 1970-01-07}")))
+
+    def stored() -> bool:
+        looked = look_at_log(work, work.ledger.view())
+        assert looked.look is not None
+        look = looked.look
+        work.ledger.write(lambda view: [looked_event(look, view.look)])
+        return looked.is_due
+
+    assert stored()
+    work, before = replace(work, pipeline=sales(text.replace("{by: day}", "{by: day, first: 1970-01-07}"))), work
     assert changed() == ["1970-01-05", "1970-01-07", "1970-01-08"], "the fourth day looked for records of the second"
+    assert [stored(), stored()] == [True, False], "defect: each look with another first slice was a new one"
+    assert changed() == ["1970-01-05", "1970-01-07", "1970-01-08"]
+    work = before
+    assert changed() == ["1970-01-05", "1970-01-07"], "defect: the fourth day stayed changed"
 
 
 @pytest.mark.slow

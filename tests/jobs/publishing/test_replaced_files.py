@@ -1,6 +1,7 @@
 """A clean-up, also a killed one, removes the files of copies that nothing needs, and only these."""
 
 import os
+import shutil
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -13,7 +14,7 @@ import pytest
 from deltalake import DeltaTable
 
 from jobs.lake import plain_table
-from jobs.lake.lake import Lake
+from jobs.lake.lake import CURRENT, Lake
 from jobs.lake.leftover_files import UPSTREAM, LakeFiles
 from jobs.pipeline.files import parse_pipeline
 from jobs.planning.request_context import Asked, RequestContext, open_request, open_request_context
@@ -97,6 +98,9 @@ def test_a_current_table_keeps_its_rows_and_no_other_file(tmp_path: Path, monkey
         stored = {path.name for path in Path(story.uri).rglob("*.parquet") if "_delta_log" not in path.parts}
         assert stored == {Path(path).name for path in DeltaTable(story.uri).file_uris()}
         left = replace(story.work, pipeline=story.work.pipeline.model_copy(update={"publish": None}))
+        copied, empty = f"{story.uri}_of_ann", Path(story.uri).with_name(f"{CURRENT}late_records")
+        shutil.copytree(story.uri, copied)
+        (empty / "_delta_log").mkdir(parents=True)  # as a process leaves it that is killed while it removes a table
         now_ms = int(max(path.stat().st_mtime for path in Path(story.uri).rglob("*")) * 1_000)
         monkeypatch.setattr(story.work.ledger, "now_ms", Mock(return_value=now_ms + 7_000_000))
         clean_copies(left, rng, older_than_ms=8_000_000, writing_ms=0)
@@ -104,6 +108,7 @@ def test_a_current_table_keeps_its_rows_and_no_other_file(tmp_path: Path, monkey
         assert [current.is_behind for current in current_tables(left)] == [True]
         clean_copies(left, rng, older_than_ms=6_000_000, writing_ms=0)
         assert (Path(story.uri).exists(), current_tables(left)) == (False, ())
+        assert rows_of(copied) == story.expected()
 
 
 def reader_of(lake: SmallLake) -> RequestContext:
