@@ -113,6 +113,28 @@ def test_a_thread_opens_a_table_once_and_keeps_few(tmp_path: Path, monkeypatch: 
     assert open_newest(uri) is not first
 
 
+def test_a_table_that_is_made_anew_while_it_is_opened_is_not_taken_for_the_kept_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Defect: the stamp of the new table was kept with the former table. In a store, it was a request more."""
+    uri, read, asked = str(tmp_path / "t"), delta_tables.OpenedTable.read_new_commits, list[int]()
+
+    def made_anew(table: delta_tables.OpenedTable) -> None:
+        read(table)
+        shutil.rmtree(uri)
+        append(tmp_path / "t", 2)
+
+    append(tmp_path / "t", 1)
+    open_newest(uri)
+    stamp = delta_tables.commit_stamp
+    monkeypatch.setattr(delta_tables, "commit_stamp", lambda *table: (asked.append(1), stamp(*table))[1])
+    with monkeypatch.context() as patched:
+        patched.setattr(delta_tables.OpenedTable, "read_new_commits", made_anew)
+        open_newest(uri)
+    assert len(asked) == 1
+    assert content(open_newest(uri).delta) == content(open_delta(uri))
+
+
 def test_a_listing_has_the_files_of_attempts_in_their_order(tmp_path: Path) -> None:
     for seed in seeds(12):
         chance = Random(seed)
