@@ -81,10 +81,12 @@ def current_tables(work: RequestContext) -> tuple[Current, ...]:
 
 
 def left_tables(work: RequestContext) -> tuple[str, ...]:
-    """Return the tables of which there is a current table that the pipeline file does not name any more."""
-    stored = names_in(work.lake.ledger(work.pipeline.name).rpartition("/")[0])
-    tables = {name.removeprefix(CURRENT) for name in stored if name.startswith(CURRENT)}
-    return tuple(sorted(tables.difference(_names(work))))
+    """Return the tables of which there is a current table that the pipeline file does not name any more.
+
+    What a person has put there, such as a copy of a current table with another name, is no current table.
+    """
+    stored = {*names_in(work.lake.ledger(work.pipeline.name).rpartition("/")[0])}
+    return tuple(sorted(name for name in stored.difference(_names(work)) if f"{CURRENT}{name}" in stored))
 
 
 def _names(work: RequestContext) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """A clean-up, also a killed one, removes the files of copies that nothing needs, and only these."""
 
 import os
+import shutil
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -102,8 +103,13 @@ def test_a_current_table_keeps_its_rows_and_no_other_file(tmp_path: Path, monkey
         clean_copies(left, rng, older_than_ms=8_000_000, writing_ms=0)
         assert rows_of(story.uri) == story.expected(), "its newest file is young"
         assert [current.is_behind for current in current_tables(left)] == [True]
+        copy, note = Path(f"{story.uri}_of_may"), Path(f"{story.uri}.txt")
+        shutil.copytree(story.uri, copy)
+        note.touch()
         clean_copies(left, rng, older_than_ms=6_000_000, writing_ms=0)
         assert (Path(story.uri).exists(), current_tables(left)) == (False, ())
+        assert note.exists(), "Defect: its name was refused as that of a table"
+        assert rows_of(str(copy)) == story.expected(), "Defect: the copy that a person has made was removed"
 
 
 def reader_of(lake: SmallLake) -> RequestContext:
