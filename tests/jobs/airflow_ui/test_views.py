@@ -41,6 +41,29 @@ def test_a_lake_made_anew_at_a_place_is_read_anew_also_if_its_directories_are_th
     assert kept.view(lake, "sales").runs == Ledger(str(anew), now_ms=lambda: 0).view().runs
 
 
+def test_a_lake_made_anew_while_it_is_read_is_read_anew_by_the_next_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Defect: the former view was kept with the stamp of the new commit. In a store, it was a request more."""
+    lake, other, kept = published(tmp_path / "one", 1), published(tmp_path / "other", 1), Views()
+    ledger, anew = Path(lake.ledger("sales")), Path(other.ledger("sales"))
+    view, asked, stamp = Ledger.view, list[int](), views.commit_stamp
+    kept.view(lake, "sales")
+
+    def replaced(read: Ledger) -> object:
+        seen = view(read)
+        shutil.rmtree(ledger)
+        shutil.copytree(anew, ledger)
+        return seen
+
+    monkeypatch.setattr(views, "commit_stamp", lambda *place: (asked.append(1), stamp(*place))[1])
+    with monkeypatch.context() as patched:
+        patched.setattr(Ledger, "view", replaced)
+        kept.view(lake, "sales")
+    assert len(asked) == 1
+    assert kept.view(lake, "sales").runs == Ledger(str(anew), now_ms=lambda: 0).view().runs
+
+
 def test_a_round_over_many_ledgers_opens_each_of_them_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = [f"sales_{number}" for number in range(70)]
     opened: list[str] = []
