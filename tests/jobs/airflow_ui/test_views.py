@@ -8,10 +8,12 @@ import pytest
 
 from jobs.airflow_ui import views
 from jobs.airflow_ui.views import Views
+from jobs.lake.delta_tables import commit_stamp
 from jobs.lake.lake import Lake
 from jobs.ledger.ledger import Ledger
 from jobs.orchestration.requests import run_request
 from jobs.planning.request_context import Asked, open_request_context
+from jobs.storage import FileStamp
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
 
 DAYS = ("2024-01-01", "2024-01-02")
@@ -47,8 +49,12 @@ def test_a_lake_made_anew_while_it_is_read_is_read_anew_by_the_next_page(
     """Defect: the former view was kept with the stamp of the new commit. In a store, it was a request more."""
     lake, other, kept = published(tmp_path / "one", 1), published(tmp_path / "other", 1), Views()
     ledger, anew = Path(lake.ledger("sales")), Path(other.ledger("sales"))
-    view, asked, stamp = Ledger.view, list[int](), views.commit_stamp
+    view, asked = Ledger.view, list[int]()
     kept.view(lake, "sales")
+
+    def noted(uri: str, version: int) -> FileStamp | None:
+        asked.append(version)
+        return commit_stamp(uri, version)
 
     def replaced(read: Ledger) -> object:
         seen = view(read)
@@ -56,7 +62,7 @@ def test_a_lake_made_anew_while_it_is_read_is_read_anew_by_the_next_page(
         shutil.copytree(anew, ledger)
         return seen
 
-    monkeypatch.setattr(views, "commit_stamp", lambda *place: (asked.append(1), stamp(*place))[1])
+    monkeypatch.setattr(views, "commit_stamp", noted)
     with monkeypatch.context() as patched:
         patched.setattr(Ledger, "view", replaced)
         kept.view(lake, "sales")

@@ -10,8 +10,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from jobs.lake import delta_tables
-from jobs.lake.delta_tables import MOST_KEPT, forget_table, open_delta, open_newest
+from jobs.lake.delta_tables import MOST_KEPT, commit_stamp, forget_table, open_delta, open_newest
 from jobs.lake.table_files import Listing
+from jobs.storage import FileStamp
 from tests.support.fuzzing import seeds
 
 
@@ -124,10 +125,13 @@ def test_a_table_that_is_made_anew_while_it_is_opened_is_not_taken_for_the_kept_
         shutil.rmtree(uri)
         append(tmp_path / "t", 2)
 
+    def noted(uri: str, version: int) -> FileStamp | None:
+        asked.append(version)
+        return commit_stamp(uri, version)
+
     append(tmp_path / "t", 1)
     open_newest(uri)
-    stamp = delta_tables.commit_stamp
-    monkeypatch.setattr(delta_tables, "commit_stamp", lambda *table: (asked.append(1), stamp(*table))[1])
+    monkeypatch.setattr(delta_tables, "commit_stamp", noted)
     with monkeypatch.context() as patched:
         patched.setattr(delta_tables.OpenedTable, "read_new_commits", made_anew)
         open_newest(uri)
