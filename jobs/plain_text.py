@@ -7,7 +7,7 @@ clear the screen or forge a line. So every control character is printed as its e
 import json
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from typing_extensions import override
@@ -72,10 +72,13 @@ def agreeing(number: int, verb: str) -> str:
     return _SINGULAR.get(verb, f"{verb}s") if number == 1 else verb
 
 
-def first_of(texts: Sequence[str], most: int, *, separator: str = ", ") -> str:
-    """Return the first texts, and how many more there are: `a, b and 3 more`, or with `; ` `a; b; and 3 more`."""
-    more = f"{separator.strip(', ')} and {len(texts) - most:,} more" if len(texts) > most else ""
-    return separator.join(texts[:most]) + more
+def first_of(items: Sequence[Any], most: int, *, told: Callable[[Any], str] = str, separator: str = ", ") -> str:
+    """Return the first items, and how many more there are: `a, b and 3 more`, or with `; ` `a; b; and 3 more`.
+
+    Only the first ones are `told`, because there may be many.
+    """
+    more = f"{separator.strip(', ')} and {len(items) - most:,} more" if len(items) > most else ""
+    return separator.join(map(told, items[:most])) + more
 
 
 class EscapingFormatter(logging.Formatter):

@@ -26,9 +26,10 @@ class _Kept:
         with self._lock:
             version, stamp = self._newest
             if commit_stamp(self._uri, version) != stamp:  # the lake was removed, or made anew
-                self._ledger = Ledger(self._uri, now_ms=now_ms)
+                self._ledger, version = Ledger(self._uri, now_ms=now_ms), -1
             view = self._ledger.view()
-            self._newest = view.version, commit_stamp(self._uri, view.version)
+            if view.version != version:  # else the stamp is that of what was read: the stored one may be newer
+                self._newest = view.version, commit_stamp(self._uri, view.version)
             return view
 
 

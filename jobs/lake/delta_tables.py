@@ -136,8 +136,9 @@ def open_newest(uri: str) -> OpenedTable:
         table = OpenedTable(uri, open_delta(uri))
     else:
         table.read_new_commits()
-    table.version = table.delta.version()
-    table.stamp = commit_stamp(uri, table.version)
+    if table.version != table.delta.version():  # else it has the stamp of what was read: the stored one may be newer
+        table.version = table.delta.version()
+        table.stamp = commit_stamp(uri, table.version)
     _KEPT.tables[uri] = table
     return table
 

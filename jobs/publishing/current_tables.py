@@ -15,7 +15,6 @@ from jobs.ledger.publications import PublicationId, newest_id
 from jobs.planning.request_context import RequestContext
 from jobs.storage import names_in
 from windowlib.errors import HindcastError, StoreError
-from windowlib.records.tables import RECORD_TABLES, SIDE_OUTPUTS, WINDOW_OUTPUTS
 
 MADE_AGAIN: Final = "Remove its directory; the next run, publication or rollback writes the table again"
 
@@ -84,20 +83,16 @@ def current_tables(work: RequestContext) -> tuple[Current, ...]:
 def left_tables(work: RequestContext) -> tuple[str, ...]:
     """Return the tables of which there is a current table that the pipeline file does not name any more.
 
-    A directory with another name, such as the copy that a person has made of one, is none of them.
+    What a person has put there, such as a copy of a current table with another name, is no current table.
 
     Raises:
         StoreError: the object store does not answer.
     """
     place = work.lake.ledger(work.pipeline.name).rpartition("/")[0]
     with reading(place):
-        stored = {name.removeprefix(CURRENT) for name in names_in(place) if name.startswith(CURRENT)}
-        left = sorted(filter(_may_be_current, stored.difference(_names(work))))
+        stored = {*names_in(place)}
+        left = sorted(name for name in stored.difference(_names(work)) if f"{CURRENT}{name}" in stored)
         return tuple(name for name in left if names_in(f"{place}/{CURRENT}{name}/_delta_log"))
-
-
-def _may_be_current(table: str) -> bool:
-    return table in {WINDOW_OUTPUTS, *RECORD_TABLES} or table.startswith(SIDE_OUTPUTS)
 
 
 def _names(work: RequestContext) -> tuple[str, ...]:

@@ -103,7 +103,7 @@ def what_to_do(verdicts: Iterable[Verdict]) -> str:
 
 def described(runs: Sequence[StagedRun]) -> str:
     """Return which slices fail and why, of the first runs, and how many more there are."""
-    return first_of([describe_stop(run) for run in runs], MAX_NAMED, separator="; ")
+    return first_of(runs, MAX_NAMED, told=describe_stop, separator="; ")
 
 
 def _way_out(stopping: Sequence[StagedRun]) -> str:

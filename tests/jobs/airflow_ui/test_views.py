@@ -8,10 +8,12 @@ import pytest
 
 from jobs.airflow_ui import views
 from jobs.airflow_ui.views import Views
+from jobs.lake.delta_tables import commit_stamp
 from jobs.lake.lake import Lake
 from jobs.ledger.ledger import Ledger
 from jobs.orchestration.requests import run_request
 from jobs.planning.request_context import Asked, open_request_context
+from jobs.storage import FileStamp
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
 
 DAYS = ("2024-01-01", "2024-01-02")
@@ -38,6 +40,33 @@ def test_a_lake_made_anew_at_a_place_is_read_anew_also_if_its_directories_are_th
     for old in [file for file in ledger.rglob("*") if file.is_file()]:
         old.unlink()
     shutil.copytree(anew, ledger, dirs_exist_ok=True)
+    assert kept.view(lake, "sales").runs == Ledger(str(anew), now_ms=lambda: 0).view().runs
+
+
+def test_a_lake_made_anew_while_it_is_read_is_read_anew_by_the_next_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Defect: the former view was kept with the stamp of the new commit. In a store, it was a request more."""
+    lake, other, kept = published(tmp_path / "one", 1), published(tmp_path / "other", 1), Views()
+    ledger, anew = Path(lake.ledger("sales")), Path(other.ledger("sales"))
+    view, asked = Ledger.view, list[int]()
+    kept.view(lake, "sales")
+
+    def noted(uri: str, version: int) -> FileStamp | None:
+        asked.append(version)
+        return commit_stamp(uri, version)
+
+    def replaced(read: Ledger) -> object:
+        seen = view(read)
+        shutil.rmtree(ledger)
+        shutil.copytree(anew, ledger)
+        return seen
+
+    monkeypatch.setattr(views, "commit_stamp", noted)
+    with monkeypatch.context() as patched:
+        patched.setattr(Ledger, "view", replaced)
+        kept.view(lake, "sales")
+    assert len(asked) == 1
     assert kept.view(lake, "sales").runs == Ledger(str(anew), now_ms=lambda: 0).view().runs
 
 

@@ -10,8 +10,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from jobs.lake import delta_tables
-from jobs.lake.delta_tables import MOST_KEPT, forget_table, open_delta, open_newest
+from jobs.lake.delta_tables import MOST_KEPT, commit_stamp, forget_table, open_delta, open_newest
 from jobs.lake.table_files import Listing
+from jobs.storage import FileStamp
 from tests.support.fuzzing import seeds
 
 
@@ -111,6 +112,31 @@ def test_a_thread_opens_a_table_once_and_keeps_few(tmp_path: Path, monkeypatch: 
         open_newest(str(tmp_path / f"copy{number}"))
     assert len(delta_tables._KEPT.tables) == MOST_KEPT
     assert open_newest(uri) is not first
+
+
+def test_a_table_that_is_made_anew_while_it_is_opened_is_not_taken_for_the_kept_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Defect: the stamp of the new table was kept with the former table. In a store, it was a request more."""
+    uri, read, asked = str(tmp_path / "t"), delta_tables.OpenedTable.read_new_commits, list[int]()
+
+    def made_anew(table: delta_tables.OpenedTable) -> None:
+        read(table)
+        shutil.rmtree(uri)
+        append(tmp_path / "t", 2)
+
+    def noted(uri: str, version: int) -> FileStamp | None:
+        asked.append(version)
+        return commit_stamp(uri, version)
+
+    append(tmp_path / "t", 1)
+    open_newest(uri)
+    monkeypatch.setattr(delta_tables, "commit_stamp", noted)
+    with monkeypatch.context() as patched:
+        patched.setattr(delta_tables.OpenedTable, "read_new_commits", made_anew)
+        open_newest(uri)
+    assert len(asked) == 1
+    assert content(open_newest(uri).delta) == content(open_delta(uri))
 
 
 def test_a_listing_has_the_files_of_attempts_in_their_order(tmp_path: Path) -> None:

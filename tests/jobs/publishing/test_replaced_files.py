@@ -98,9 +98,11 @@ def test_a_current_table_keeps_its_rows_and_no_other_file(tmp_path: Path, monkey
         stored = {path.name for path in Path(story.uri).rglob("*.parquet") if "_delta_log" not in path.parts}
         assert stored == {Path(path).name for path in DeltaTable(story.uri).file_uris()}
         left = replace(story.work, pipeline=story.work.pipeline.model_copy(update={"publish": None}))
-        copied, empty = f"{story.uri}_of_ann", Path(story.uri).with_name(f"{CURRENT}late_records")
+        copied, note = f"{story.uri}_of_ann", Path(f"{story.uri}.txt")
         shutil.copytree(story.uri, copied)
-        (empty / "_delta_log").mkdir(parents=True)  # as a process leaves it that is killed while it removes a table
+        note.touch()
+        # A process that is killed while it removes a table leaves empty directories.
+        Path(story.uri).parent.joinpath(f"{CURRENT}late_records", "_delta_log").mkdir(parents=True)
         now_ms = int(max(path.stat().st_mtime for path in Path(story.uri).rglob("*")) * 1_000)
         monkeypatch.setattr(story.work.ledger, "now_ms", Mock(return_value=now_ms + 7_000_000))
         clean_copies(left, rng, older_than_ms=8_000_000, writing_ms=0)
@@ -108,7 +110,8 @@ def test_a_current_table_keeps_its_rows_and_no_other_file(tmp_path: Path, monkey
         assert [current.is_behind for current in current_tables(left)] == [True]
         clean_copies(left, rng, older_than_ms=6_000_000, writing_ms=0)
         assert (Path(story.uri).exists(), current_tables(left)) == (False, ())
-        assert rows_of(copied) == story.expected()
+        assert note.exists(), "Defect: its name was refused as that of a table"
+        assert rows_of(copied) == story.expected(), "Defect: the copy that a person has made was removed"
 
 
 def reader_of(lake: SmallLake) -> RequestContext:
