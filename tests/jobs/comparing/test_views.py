@@ -2,13 +2,10 @@
 
 from pathlib import Path
 
-import pytest
-
 from jobs.comparing.views import request_sides, two_requests_sides
 from tests.support.day_chains import Place, Put, repair, run
 
 
-@pytest.mark.slow
 def test_two_requests_are_compared_with_the_runs_that_their_publications_show_anew(tmp_path: Path) -> None:
     """A repair is seen at the last two days. With another run of the last one, readers see the chain at both."""
     place = Place(tmp_path)

@@ -8,7 +8,6 @@ from pathlib import Path
 from random import Random
 
 import pyarrow as pa
-import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from jobs.expressions.evaluation import derive
@@ -50,7 +49,6 @@ def _span(values: Sequence[datetime]) -> Span:
     return Span(min(ends), max(ends))
 
 
-@pytest.mark.slow
 def test_a_renamed_column_has_the_values_of_its_physical_name(tmp_path: Path) -> None:
     """Random renames, some of which swap names: bounds, slices and looks agree with the values in the files."""
     for seed in seeds(10):

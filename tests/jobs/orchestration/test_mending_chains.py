@@ -28,7 +28,6 @@ def lose(work: RequestContext, run: StagedRun, table: str = "tallies") -> None:
     file.unlink()
 
 
-@pytest.mark.slow
 def test_a_run_of_another_time_zone_is_mended(tmp_path: Path) -> None:
     """Readers see slices of New York; a run of a UTC day of the same name is damaged."""
     place = Place(tmp_path)

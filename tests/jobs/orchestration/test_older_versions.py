@@ -60,7 +60,6 @@ def clean(lake: SmallLake) -> None:
     clean_lake(lake.work(), older_than_ms=0, who=WHO, dry_run=False)
 
 
-@pytest.mark.slow
 def test_a_state_of_an_earlier_version_is_not_damaged(lake: SmallLake, monkeypatch: pytest.MonkeyPatch) -> None:
     """Defect: each run of a lake from before 22 November was a finding, which `hindcast mend` could not end."""
     upgrade(monkeypatch)

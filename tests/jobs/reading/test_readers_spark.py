@@ -51,7 +51,6 @@ def test_threads_of_one_session_get_the_rows_of_their_own_call(lake: SmallLake, 
     assert counts == expected
 
 
-@pytest.mark.slow
 def test_a_table_that_has_no_published_rows_is_refused(lake: SmallLake, spark: "SparkSession") -> None:
     for table in (tables.LEDGER, "current_window_outputs", "nosuch"):
         with pytest.raises(RequestError, match=f"no published table '{table}'; it has window_outputs, .*tallies"):

@@ -10,7 +10,6 @@ from random import Random
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pytest
 
 from jobs.lake.arrow_sql import plain_rows, query
 from jobs.pipeline.models.pipeline import Pipeline
@@ -133,7 +132,6 @@ def check_records(case: Case, shown: Sequence[tuple[Any, ...]]) -> None:
     assert sum(held.values()) + edges_not_shown(case.replayed) == new, windows
 
 
-@pytest.mark.slow
 def test_readers_see_the_last_panes_and_miss_no_record() -> None:
     cases = dict(played())
     assert len(cases) > 50

@@ -119,7 +119,6 @@ def test_the_outputs_of_panes_that_are_retracted_may_change(tmp_path: Path) -> N
     as_candidates(tmp_path, [edited(outputs, RETRACTING) for outputs in OUTPUTS])
 
 
-@pytest.mark.slow
 def test_a_state_that_the_table_cannot_hold_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     append(tmp_path, range(3))
     published = edited("a: {avg: i}")

@@ -189,7 +189,6 @@ def test_the_runs_are_those_of_a_log_that_never_had_the_records(form: Form, tmp_
         assert next(find_records(log, "id", str(kept[0][0].values[0])), None) is not None
 
 
-@pytest.mark.slow
 def test_a_file_that_was_changed_in_place_stays_an_error(tmp_path: Path) -> None:
     """The runs have stored its digest. An acceptance is for files that a commit has replaced."""
     form = FORMS[0]

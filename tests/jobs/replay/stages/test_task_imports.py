@@ -3,8 +3,6 @@
 import subprocess
 import sys
 
-import pytest
-
 from tests.support.places import ROOT
 
 HEAVY = {"pandas", "deltalake", "duckdb", "sqlglot", "yaml", "great_expectations", "numba", "pyspark"}
@@ -15,7 +13,6 @@ print(*sorted(name for name in sys.modules if name.partition(".")[0] in {heavy} 
 """
 
 
-@pytest.mark.slow
 def test_scan_and_windows_tasks_import_neither_pipeline_files_nor_large_libraries() -> None:
     program = PROGRAM.replace("{heavy}", repr(HEAVY))
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
