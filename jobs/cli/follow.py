@@ -16,8 +16,8 @@ from jobs.orchestration.requests import Staging
 from jobs.planning.plan import Plan
 from jobs.planning.request_context import Asked, IfOpen, RequestContext, find_resumable
 from jobs.publishing.stop_reasons import stopping_runs
-from jobs.runs import Slice
-from windowlib.errors import HindcastError
+from jobs.runs import SHOWN_DIGITS, Slice
+from windowlib.errors import HindcastError, RequestError
 
 
 @click.command(
@@ -81,11 +81,19 @@ def _asked(work: RequestContext, slices: Sequence[Slice], *, reason: str, publis
     A person decides on those that were staged with `--no-publish`: only another one with this option replaces them.
     """
     own = f"follows the publications of {work.pipeline.log.pipeline}"
-    wanted = own if publishes else f"{own}, staged with --no-publish"
+    staged = f"{own}, staged with --no-publish"
+    wanted = own if publishes else staged
     from_ms, to_ms = slices[0].start_ms, slices[-1].end_ms
     asked = Asked(from_ms=from_ms, to_ms=to_ms, who=options.who(), reason=reason or wanted)
     view = work.ledger.view()
-    others = () if find_resumable(work, view, asked) else in_the_way(work, view, asked)
+    resumable = find_resumable(work, view, asked)
+    if resumable is not None and publishes and view.requests[resumable].reason == staged:
+        name, request_id = work.pipeline.name, resumable[:SHOWN_DIGITS]
+        raise RequestError(
+            f"request {request_id} was staged with --no-publish, so a person decides on it: "
+            f"`hindcast publish {name} --request {request_id}` or `hindcast cancel {name} --request {request_id}`"
+        )
+    others = () if resumable is not None else in_the_way(work, view, asked)
     runs = [view.runs.get(run_id) for other in others for run_id in other.runs.values()]  # some may be condemned
     is_left = all(other.reason in {own, wanted} and not stopping_runs(view, other) for other in others)
     is_replacing = others and is_left and not any(run is not None and run.waiver for run in runs)

@@ -331,6 +331,8 @@ def test_what_a_person_has_staged_is_not_replaced(shell: Shell) -> None:
     days = [str(FIRST + timedelta(days=day)) for day in range(3)]
     assert shell("run", "hours", "--from", days[0], "--to", days[1]) == 0, shell.err
     assert shell("follow", "hours", "--no-publish") == 0, shell.err
+    assert shell("follow", "hours") == 1
+    assert "staged with --no-publish, so a person decides" in shell.err
     assert shell("run", "hours", "--from", days[1], "--to", days[2]) == 0, shell.err
     assert shell("follow", "hours") == 1
     assert "staged with --no-publish) is open for" in " ".join(shell.err.split())
