@@ -3,6 +3,8 @@
 import json
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -16,6 +18,7 @@ from jobs.planning.request_context import RequestContext, open_request_context
 from jobs.planning.steps import Ask
 from jobs.readers import published_table
 from jobs.reading.verify import verify
+from jobs.replay.chunk.bucket_plan import chunk_tables
 from jobs.replay.pinned import Pinned
 from tests.support.day_chains import DAY_MS, FIRST_MS, HOUR_MS, SCHEMA, run
 from tests.support.delta_logs import commits_of
@@ -125,6 +128,13 @@ def test_records_of_open_windows_have_the_values_of_a_widened_column(
         shown.append(sorted(row["document"] for row in found if row["window_start"] >= opened))
     assert shown[0] == shown[1]
     assert shown[0]
+
+
+def test_former_dates_are_known_without_the_side_tables() -> None:
+    """Defect: `explain` restored the days of open windows as microseconds."""
+    nodes = {"at": "long", "v": "timestamp_ntz", "seq": "long", "day": "date"}
+    pinned: Any = SimpleNamespace(nodes=nodes, widened={"v": "date"})
+    assert chunk_tables(parse_pipeline(LOG + ATLAS, source="late.yaml"), pinned).were_dates == {"v"}
 
 
 OTHER_OUTPUT = r"column 's' of table .*window_outputs is a bigint, but a replay now makes it a double"
