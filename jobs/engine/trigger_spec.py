@@ -7,7 +7,8 @@ from jobs.engine.build import Build
 from jobs.engine.placed_errors import PlacedSpecError
 from jobs.pipeline.models.triggers import TriggerGrammar
 from jobs.pipeline.models.windows import EvictorGrammar
-from windowlib import beam
+from windowlib.beam import combinators as beam
+from windowlib.beam.composite import Composite
 from windowlib.triggers.flink import (
     ContinuousEventTime,
     ContinuousProcessingTime,
@@ -24,7 +25,7 @@ from windowlib.windows.evictors import Evictor, KeepClose, KeepCount, KeepRecent
 from windowlib.windows.record_readers import EvictorOnColumns, TriggerOnColumns
 
 _Builder = Callable[[TriggerGrammar, Build, str], Trigger]
-_CompositeBuilder = Callable[[TriggerGrammar, Build, str], beam.Composite]
+_CompositeBuilder = Callable[[TriggerGrammar, Build, str], Composite]
 
 
 def trigger(grammar: TriggerGrammar, build: Build, path: str) -> Trigger:
@@ -37,7 +38,7 @@ def trigger(grammar: TriggerGrammar, build: Build, path: str) -> Trigger:
     return builder(grammar, build, path) if builder is not None else composite(grammar, build, path)
 
 
-def composite(grammar: TriggerGrammar, build: Build, path: str) -> beam.Composite:
+def composite(grammar: TriggerGrammar, build: Build, path: str) -> Composite:
     """Build a composite trigger. All parts of a composite trigger are composite triggers, too.
 
     Raises:
@@ -103,7 +104,7 @@ _FLINK: Final[Mapping[str, _Builder]] = {
 }
 
 
-def _after_watermark(grammar: TriggerGrammar, build: Build, path: str) -> beam.Composite:
+def _after_watermark(grammar: TriggerGrammar, build: Build, path: str) -> Composite:
     parts = grammar.after_watermark
     assert parts is not None, "its kind requires it"
     early = None if parts.early is None else composite(parts.early, build, f"{path}.after_watermark.early")
@@ -111,17 +112,17 @@ def _after_watermark(grammar: TriggerGrammar, build: Build, path: str) -> beam.C
     return beam.AfterWatermark(early=early, late=late)
 
 
-def _several(grammar: TriggerGrammar, build: Build, path: str) -> list[beam.Composite]:
+def _several(grammar: TriggerGrammar, build: Build, path: str) -> list[Composite]:
     key = TriggerGrammar.model_fields[grammar.kind].alias
     return [composite(part, build, f"{path}.{key}[{index}]") for index, part in enumerate(grammar.parts())]
 
 
-def _repeatedly(grammar: TriggerGrammar, build: Build, path: str) -> beam.Composite:
+def _repeatedly(grammar: TriggerGrammar, build: Build, path: str) -> Composite:
     assert grammar.repeatedly is not None, "its kind requires it"
     return beam.Repeatedly(composite(grammar.repeatedly, build, f"{path}.repeatedly"))
 
 
-def _or_finally(grammar: TriggerGrammar, build: Build, path: str) -> beam.Composite:
+def _or_finally(grammar: TriggerGrammar, build: Build, path: str) -> Composite:
     parts = grammar.or_finally
     assert parts is not None, "its kind requires it"
     main = composite(parts.trigger, build, f"{path}.or_finally.trigger")

@@ -156,14 +156,18 @@ def _accumulators(pipeline: Pipeline, columns: Columns, log: Callable[[], Column
         states = {name: aggregate.state_columns for name, aggregate in pipeline_aggregates(pipeline, types).items()}
     else:
         states = dict.fromkeys(pipeline.output_columns[:1], JSON_STATE)
-    return {name: dict(named) for name, named in states.items() if f"acc_{name}" in columns}
+    stored = {name: _fields(columns[f"acc_{name}"]) for name in states if f"acc_{name}" in columns}
+    return {name: {**dict(states[name]), **_typed(dict(states[name]), own)} for name, own in stored.items()}
 
 
 def _last(pipeline: Pipeline, columns: Columns) -> Mapping[str, str] | None:
     node = columns.get("last_emitted")
-    if node is None or isinstance(node, str):
-        return None
-    return _typed(pipeline.output_columns, {field["name"]: field["type"] for field in node["fields"]})
+    return None if node is None or isinstance(node, str) else _typed(pipeline.output_columns, _fields(node))
+
+
+def _fields(node: Node) -> Columns:
+    """Return the fields of a struct; none of another type."""
+    return {} if isinstance(node, str) else {field["name"]: field["type"] for field in node["fields"]}
 
 
 def _typed(names: Iterable[str], columns: Columns) -> dict[str, str]:

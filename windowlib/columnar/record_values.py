@@ -214,8 +214,8 @@ def _record_reader(columns: Mapping[str, _Reader]) -> _Reader:
             lost, new = (", ".join(sorted(some)) for some in (value.keys() - names, names - value.keys()))
             raise SpecError(
                 f"the records of open windows have the columns {lost}, which the log has no more, and lack {new}. If a "
-                "column was renamed, these records would have null in it. List the `columns` of the function in the "
-                "pipeline file and adopt this, so that the records are read again; or begin a new chain with --fresh"
+                "column was renamed, these records would have null in it. If a function reads them, list its `columns` "
+                "in the pipeline file and adopt this, so that they are read again; or begin a new chain with --fresh"
             )
         return inner(value)
 

@@ -100,16 +100,24 @@ def chunk_tables(pipeline: Pipeline, pinned: PinnedLog, *, stored_records: Itera
         stored=stored,
         record_names=names,
         derivation=derived,
-        were_dates=_were_dates(pipeline, in_log, kept, inputs=inputs),
+        were_dates=_were_dates(pipeline, in_log, pinned.widened, stored=kept, inputs=inputs),
     )
 
 
 def _were_dates(
-    pipeline: Pipeline, columns: Mapping[str, str], stored: Iterable[Node], *, inputs: Mapping[str, str]
+    pipeline: Pipeline,
+    columns: Mapping[str, str],
+    widened: Mapping[str, str],
+    *,
+    stored: Iterable[Node],
+    inputs: Mapping[str, str],
 ) -> frozenset[str]:
-    """Return the inputs with timestamps that were dates before columns of the log were widened, also derived ones."""
+    """Return the inputs with timestamps that were dates before columns of the log were widened, also derived ones.
+
+    The types of records in side tables show nested columns that were widened, too. `explain` does not read them.
+    """
     fields = {field["name"]: spell_type(field["type"]) for node in stored for field in _fields(node)}
-    former = {name: kind for name, kind in fields.items() if columns.get(name, kind) != kind}
+    former = {name: kind for name, kind in {**widened, **fields}.items() if columns.get(name, kind) != kind}
     if not any("date" in kind for kind in former.values()):
         return frozenset()
     before = dict(former)

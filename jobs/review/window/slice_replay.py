@@ -162,7 +162,7 @@ class SliceReplay:
         if carried is not None and is_next:
             executor.restore(carried.state)
         elif before is not None:
-            self._restore(executor, plan, before)
+            self._restore(executor, plan, before, why=chain.why_other_spec(run))
         else:
             executor.restore({})
         windows = pipeline.windows
@@ -179,8 +179,8 @@ class SliceReplay:
         )
         return walk, time.after[-1]
 
-    def _restore(self, executor: OperatorExecutor, plan: BucketPlan, before: CheckpointRef) -> None:
-        """Restore the rows of the key, after a check of their content."""
+    def _restore(self, executor: OperatorExecutor, plan: BucketPlan, before: CheckpointRef, *, why: str | None) -> None:
+        """Restore the rows of the key, after a check of their content. A spec that is another one now may not fit."""
         divided = DividePlan.of(
             before,
             plan.tables,
@@ -193,6 +193,11 @@ class SliceReplay:
         for name, rows in state_where(divided, self.window.key.rows_of).items():
             restored.add(name, rows)
         damage = restored.restore(executor)
+        if damage is not None and why is not None:
+            raise RequestError(
+                f"the windows cannot be computed again from the checkpoint of slice {before.slice_id}: {damage}. {why} "
+                f"`hindcast verify {self.chain.pipeline.name}` tells whether the checkpoint is damaged"
+            )
         if damage is not None:
             raise CheckpointError(
                 f"the checkpoint of slice {before.slice_id} (attempt {before.attempt_id}) is damaged: {damage}. Run "

@@ -3,6 +3,8 @@
 import json
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,6 +17,8 @@ from jobs.pipeline.slices import slices_between
 from jobs.planning.request_context import RequestContext, open_request_context
 from jobs.planning.steps import Ask
 from jobs.readers import published_table
+from jobs.reading.verify import verify
+from jobs.replay.chunk.bucket_plan import chunk_tables
 from jobs.replay.pinned import Pinned
 from tests.support.day_chains import DAY_MS, FIRST_MS, HOUR_MS, SCHEMA, run
 from tests.support.delta_logs import commits_of
@@ -126,6 +130,13 @@ def test_records_of_open_windows_have_the_values_of_a_widened_column(
     assert shown[0]
 
 
+def test_former_dates_are_known_without_the_side_tables() -> None:
+    """Defect: `explain` restored the days of open windows as microseconds."""
+    nodes = {"at": "long", "v": "timestamp_ntz", "seq": "long", "day": "date"}
+    pinned: Any = SimpleNamespace(nodes=nodes, widened={"v": "date"})
+    assert chunk_tables(parse_pipeline(LOG + ATLAS, source="late.yaml"), pinned).were_dates == {"v"}
+
+
 OTHER_OUTPUT = r"column 's' of table .*window_outputs is a bigint, but a replay now makes it a double"
 OTHER_STATE = r"widened v from bigint to double, and the open windows hold a state of aggregates\.s that cannot go on"
 
@@ -170,6 +181,23 @@ def test_a_key_that_was_widened_is_refused_by_the_plan_as_by_the_run_with_a_way_
         run(work, 2, 3)
     derived = text.replace("key: [k]", "key: [k_int]\n  columns: {k_int: cast(k as int)}")
     assert run(context(tmp_path, derived.replace("pipeline: late", "pipeline: other")), 0, 3).is_published
+
+
+@pytest.mark.slow
+def test_verify_finds_no_damage_in_states_of_a_widened_column(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Defect: it read values of doubles as the integers that the log had first."""
+    monkeypatch.setattr(Pinned, "threads", lambda _self, *, cores: min(cores, 1))
+    schema = SCHEMA.set(SCHEMA.get_field_index("v"), pa.field("v", pa.int32()))
+    rows = [
+        {"k": 1, "at": FIRST_MS + day * DAY_MS, "v": 1, "seq": day, "day": FIRST_MS // DAY_MS + day} for day in range(3)
+    ]
+    write_deltalake(str(tmp_path / "log"), pa.Table.from_pylist(rows, schema), partition_by=["day"])
+    text = f"{LOG}watermark: {{kind: ascending}}\nwindows: {{tumbling: {{size: 2d}}}}\naggregates: {{s: {{last: v}}}}\n"
+    run(context(tmp_path, text), 0, 1)
+    widen(tmp_path / "log", "v", "integer", "double")
+    work = context(tmp_path, text.replace("{s:", "{other:"))
+    assert run(work, 0, 3, is_fresh=True).is_published
+    assert verify(work.lake, "late", work.ledger.view()).findings == ()
 
 
 def widen(log: Path, column: str, before: str, after: str) -> None:

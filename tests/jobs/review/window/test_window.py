@@ -5,6 +5,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -17,6 +18,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from jobs.cli.main import hindcast
 from jobs.cli.options import run_cli
+from jobs.engine import fingerprints
 from jobs.orchestration.late_repair import asked_for, repairing
 from jobs.orchestration.repair_range import repair_of
 from jobs.orchestration.requests import run_request
@@ -44,7 +46,8 @@ from tests.support.no_spark import threads
 from tests.support.random_windows import random_windows
 from tests.support.replays import pipeline_of
 from tests.support.waiving import waive_newest
-from windowlib.errors import HindcastError, RequestError, SpecError
+from windowlib.columnar.restored import RestoredState
+from windowlib.errors import CheckpointError, HindcastError, RequestError, SpecError
 
 
 def random_log(random: Random, shop: Shop) -> list[Row]:
@@ -352,6 +355,19 @@ def test_a_window_of_a_log_that_the_spec_does_not_fit_any_more_tells_that(hours:
     write_deltalake(log, renamed, partition_by=["day"])
     with pytest.raises(RequestError, match="the log has changed since its run, and does not fit the spec of the run"):
         hours.explain("x", FIRST_MS + 3_600_000)
+
+
+def test_a_checkpoint_that_this_version_reads_in_another_way_is_not_told_as_damage(
+    hours: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Defect: a run before an upgrade to another form of the records had a damaged checkpoint."""
+    monkeypatch.setattr(RestoredState, "restore", lambda *_: "column contents has another form")
+    asked = partial(hours.explain, "x", FIRST_MS + 26 * 3_600_000)
+    with pytest.raises(CheckpointError, match="is damaged: column contents has another form"):
+        asked()
+    monkeypatch.setattr(fingerprints, "SEMANTICS_VERSION", 99)
+    with pytest.raises(RequestError, match=r"has another form\. Slice .* was replayed with spec .*`hindcast verify "):
+        asked()
 
 
 @pytest.mark.slow
