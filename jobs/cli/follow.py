@@ -90,8 +90,8 @@ def _asked(work: RequestContext, slices: Sequence[Slice], *, reason: str, publis
     if resumable is not None and publishes and view.requests[resumable].reason == staged:
         name, request_id = work.pipeline.name, resumable[:SHOWN_DIGITS]
         raise RequestError(
-            f"request {request_id} was staged with --no-publish, so a person decides on it: "
-            f"`hindcast publish {name} --request {request_id}` or `hindcast cancel {name} --request {request_id} --reason …`"
+            f"request {request_id} was staged with --no-publish, so a person decides on it: `hindcast publish {name} "
+            f"--request {request_id}` or `hindcast cancel {name} --request {request_id} --reason …`"
         )
     others = () if resumable is not None else in_the_way(work, view, asked)
     runs = [view.runs.get(run_id) for other in others for run_id in other.runs.values()]  # some may be condemned
