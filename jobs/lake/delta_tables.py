@@ -197,9 +197,14 @@ def commit_stamp(uri: str, version: int) -> FileStamp | None:
 
 def _commit_objects(uri: str, *versions: int) -> "list[pafs.FileInfo]":
     system, root = file_system(uri)
-    return list(system.get_file_info([f"{root}/_delta_log/{version:020}.json" for version in versions]))
+    return list(system.get_file_info([commit_path(root, version) for version in versions]))
+
+
+def commit_path(uri: str, version: int) -> str:
+    """Return the place of the commit file of a version of a table."""
+    return f"{uri}/_delta_log/{version:020}.json"
 
 
 def commit_file(uri: str, version: int) -> Path:
     """Return the place of the commit file of a version of a table on this machine."""
-    return Path(uri, "_delta_log", f"{version:020}.json")
+    return Path(commit_path(uri, version))

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
+from jobs.lake.delta_tables import commit_path
 from jobs.lake.durable_commits import sync_commits
 from jobs.lake.json_lines import json_lines
 from jobs.lake.log_files import place_of
@@ -30,11 +31,6 @@ def lost_commits(uri: str, *, newest: int = 0) -> tuple[int, ...]:
     first = max(versions["checkpoint.parquet"], default=-1) + 1
     wanted = range(first, max(newest, *versions["json"], first - 1) + 1)
     return tuple(version for version in wanted if version not in versions["json"] or not _is_readable(uri, version))
-
-
-def commit_path(uri: str, version: int) -> str:
-    """Return the place of a commit file."""
-    return f"{uri}/_delta_log/{version:020}.json"
 
 
 def restore_commits(uri: str, head: tuple[int, str], *, check: Callable[[], object]) -> tuple[int, ...]:
@@ -120,24 +116,19 @@ def _commit(uri: str, name: str | None) -> bytes:
     """Return the content of a commit file that adds a data file, or nothing."""
     if name is None:
         return _lines({"commitInfo": {"timestamp": 0, "operation": "OPTIMIZE", "operationParameters": {}}})
-    import pyarrow.parquet as pq
-
-    from jobs.lake.file_commits import file_statistics
+    from jobs.lake.file_commits import add_action
 
     system, root = file_system(uri)
-    info = system.get_file_info(place_of(root, name))
-    with system.open_input_file(info.path) as data:
-        statistics = file_statistics(pq.read_metadata(data), columns={"seq"})
-    written_ms = (info.mtime_ns or 0) // 1_000_000
+    _footer, file = add_action(system, place_of(root, name), path=name, partition={}, bounded={"seq"})
     add = {
-        "path": name,
+        "path": file.path,
         "partitionValues": {},
-        "size": info.size,
-        "modificationTime": written_ms,
+        "size": file.size,
+        "modificationTime": file.modification_time,
         "dataChange": True,
-        "stats": json.dumps(statistics),
+        "stats": file.stats,
     }
-    write = {"timestamp": written_ms, "operation": "WRITE", "operationParameters": {"mode": "Append"}}
+    write = {"timestamp": file.modification_time, "operation": "WRITE", "operationParameters": {"mode": "Append"}}
     return _lines({"commitInfo": write}, {"add": add})
 
 

@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from jobs.durations import UNIT_MS
-from jobs.lake.delta_tables import open_delta, removed_paths
+from jobs.lake.delta_tables import commit_path, open_delta, removed_paths
 from jobs.lake.json_lines import json_lines
 from jobs.storage import names_in, read_bytes, remove_file
 
@@ -60,7 +60,7 @@ def operations(uri: str, versions: Iterable[int]) -> Iterator[str | None]:
     """Yield the operation of each commit whose file exists; None if it names none. Delta removes old files."""
     for version in versions:
         try:
-            actions = json_lines(read_bytes(f"{uri}/_delta_log/{version:020}.json"))
+            actions = json_lines(read_bytes(commit_path(uri, version)))
         except FileNotFoundError:
             continue
         yield next((action["commitInfo"].get("operation") for action in actions if "commitInfo" in action), None)
