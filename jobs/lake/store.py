@@ -16,7 +16,7 @@ from jobs.lake.parquet_files import parquet_format
 from jobs.lake.table_files import Attempt, TableFile
 from jobs.storage import delta_options, file_system
 from windowlib.errors import SpecError
-from windowlib.records.column_types import Node, field_node, spell_type
+from windowlib.records.column_types import Node, field_node, spell_type, struct_fields
 from windowlib.records.tables import (
     CHECKPOINT_TABLES,
     DUPLICATE_RECORDS,
@@ -217,7 +217,7 @@ def column_takes(existing: Node, wanted: Node) -> bool:
         return existing == wanted
     if existing["type"] != "struct" or wanted["type"] != "struct":
         return spell_type(existing) == spell_type(wanted)
-    fields = {field["name"]: field["type"] for field in wanted["fields"]}
+    fields = struct_fields(wanted)
     return all(column_takes(field["type"], fields.get(field["name"], field["type"])) for field in existing["fields"])
 
 

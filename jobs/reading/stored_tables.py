@@ -16,7 +16,7 @@ from jobs.pipeline.log_schema import input_columns
 from jobs.pipeline.models.pipeline import Pipeline
 from windowlib.errors import LedgerError, StoreError
 from windowlib.records import tables
-from windowlib.records.column_types import Node, spell_type
+from windowlib.records.column_types import Node, spell_type, struct_fields
 from windowlib.records.tables import Table
 
 Columns = Mapping[str, Node]
@@ -127,7 +127,7 @@ def log_columns(lake: Lake, pipeline: str) -> Columns:
     for name in tables.RECORD_TABLES:
         node = table_columns(lake.table(pipeline, name)).get("record", "string")
         if not isinstance(node, str):
-            return {field["name"]: field["type"] for field in node["fields"]}
+            return struct_fields(node)
     raise StoreError(
         f"pipeline {pipeline} has lost all tables of records ({', '.join(tables.RECORD_TABLES)}), so the types of the "
         f"state of its windows are not known. {ADVICE}"
@@ -156,18 +156,13 @@ def _accumulators(pipeline: Pipeline, columns: Columns, log: Callable[[], Column
         states = {name: aggregate.state_columns for name, aggregate in pipeline_aggregates(pipeline, types).items()}
     else:
         states = dict.fromkeys(pipeline.output_columns[:1], JSON_STATE)
-    stored = {name: _fields(columns[f"acc_{name}"]) for name in states if f"acc_{name}" in columns}
+    stored = {name: struct_fields(columns[f"acc_{name}"]) for name in states if f"acc_{name}" in columns}
     return {name: {**dict(states[name]), **_typed(dict(states[name]), own)} for name, own in stored.items()}
 
 
 def _last(pipeline: Pipeline, columns: Columns) -> Mapping[str, str] | None:
     node = columns.get("last_emitted")
-    return None if node is None or isinstance(node, str) else _typed(pipeline.output_columns, _fields(node))
-
-
-def _fields(node: Node) -> Columns:
-    """Return the fields of a struct; none of another type."""
-    return {} if isinstance(node, str) else {field["name"]: field["type"] for field in node["fields"]}
+    return None if node is None or isinstance(node, str) else _typed(pipeline.output_columns, struct_fields(node))
 
 
 def _typed(names: Iterable[str], columns: Columns) -> dict[str, str]:

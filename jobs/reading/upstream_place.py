@@ -45,7 +45,7 @@ from jobs.runs import Slice
 from jobs.storage import file_system, make_directory, write_bytes
 from jobs.wall_clock import now_ms
 from windowlib.errors import LogError, SpecError
-from windowlib.records.column_types import Node
+from windowlib.records.column_types import Node, struct_fields
 from windowlib.records.row_ids import IdSum
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ class UpstreamPlace:
         """Return the columns of the records that no file has, because no record has a value."""
         log = self.pipeline.log
         record = table_columns(self.lake.table(self.upstream, log.table)).get("record", "string")
-        fields = {} if isinstance(record, str) else {field["name"]: field["type"] for field in record["fields"]}
+        fields = struct_fields(record)
         return {column: fields[name] for name, column in record_names(fields, log).items() if column not in nodes}
 
     def is_newest(self, version: int) -> bool:

@@ -97,6 +97,11 @@ def struct_type(fields: Mapping[str, Node]) -> Node:
     return {"type": "struct", "fields": [field_node(name, node) for name, node in fields.items()]}
 
 
+def struct_fields(node: Node) -> dict[str, Node]:
+    """Return the fields of a struct (name -> type); none of a type that is a text."""
+    return {} if isinstance(node, str) else {field["name"]: field["type"] for field in node["fields"]}
+
+
 def field_node(name: str, node: Node, metadata: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
     """Return one nullable field of a struct or table."""
     return {"name": name, "type": node, "nullable": True, "metadata": metadata or {}}

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jobs.engine.engine import Engine
 from jobs.engine.user_functions import Functions
@@ -18,7 +18,7 @@ from windowlib.columnar.watermark_steps import SliceRange
 from windowlib.errors import SpecError
 from windowlib.kernels.coverage import why_not
 from windowlib.records import tables
-from windowlib.records.column_types import Node, spell_type
+from windowlib.records.column_types import Node, spell_type, struct_fields
 from windowlib.records.tables import Table
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _were_dates(
 
     The types of records in side tables show nested columns that were widened, too. `explain` does not read them.
     """
-    fields = {field["name"]: spell_type(field["type"]) for node in stored for field in _fields(node)}
+    fields = {name: spell_type(kind) for node in stored for name, kind in struct_fields(node).items()}
     former = {name: kind for name, kind in {**widened, **fields}.items() if columns.get(name, kind) != kind}
     if not any("date" in kind for kind in former.values()):
         return frozenset()
@@ -128,12 +128,6 @@ def _were_dates(
         for name, kind in inputs.items()
         if "timestamp_ntz" in kind and "date" in before.get(name, "") and before[name] != kind
     )
-
-
-def _fields(node: Node) -> Iterable[Mapping[str, Any]]:
-    assert not isinstance(node, str), "the type of record is a struct"
-    fields: Iterable[Mapping[str, Any]] = node["fields"]
-    return fields
 
 
 def plan_buckets(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from jobs.lake.store import column_takes, table_columns
 from windowlib.records import tables
-from windowlib.records.column_types import Node, spell_type, struct_type
+from windowlib.records.column_types import Node, spell_type, struct_fields, struct_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +50,7 @@ def record_type(columns: Mapping[str, Node], names: Mapping[str, str], stored: I
     fields: dict[str, Node] = {}
     for node in stored:
         assert not isinstance(node, str), "the type of record is a struct"
-        fields = {field["name"]: field["type"] for field in node["fields"]} | fields
+        fields = struct_fields(node) | fields
     return struct_type(fields | {names[name]: node for name, node in columns.items()})
 
 
