@@ -15,7 +15,7 @@ from windowlib.profiles import BEAM, FLINK, STRICT, EngineFault, Profile
 from windowlib.records.records import Record
 from windowlib.testkit.contracts import LIST
 from windowlib.testkit.harness import Harness
-from windowlib.triggers.flink import ContinuousProcessingTime, CountReached, ProcessingTime
+from windowlib.triggers.flink import ContinuousProcessingTime, CountReached, EventTime, ProcessingTime
 from windowlib.triggers.protocol import CONTINUE, FIRE, Trigger, TriggerContext, TriggerResult
 from windowlib.triggers.wrappers import ProcessingTimeout
 from windowlib.windows.assigners import Global, Tumbling
@@ -206,3 +206,13 @@ def test_windows_of_many_keys_end_while_their_time_out_timers_are_deleted(keys: 
     assert harness.operator.snapshot().timers == []
     assert harness.operator.snapshot().windows == []
     assert harness.operator.take_tallies()["closed:never_fired"].count == keys
+
+
+@pytest.mark.parametrize(("clears", "timings"), [(True, ["EARLY"]), (False, ["EARLY", "ON_TIME"])])
+def test_a_time_out_that_clears_event_time_leaves_no_pane_for_the_end(clears: bool, timings: list[str]) -> None:  # noqa: FBT001
+    trigger = ProcessingTimeout(inner=EventTime(), timeout_ms=5, clears=clears)
+    harness = window_harness(assigner=Tumbling(size_ms=10), trigger=trigger)
+    harness.record("a", 1, at_ms=1)
+    harness.clock(5)
+    harness.watermark(9)
+    assert [pane.timing for pane in harness.panes()] == timings
