@@ -180,7 +180,7 @@ class CheckpointRef:
 
     `earlier` is empty if the attempt stored the whole state. Else the attempt stored the changes of its slice, and
     `earlier` has the parts before it, in order; the first is full. The state was computed from `state_columns` of the
-    log, which was read at `log_version`.
+    log, which was read at the coordinates `log`.
     """
 
     slice_id: str
@@ -190,7 +190,7 @@ class CheckpointRef:
     digests: Mapping[str, str] = field(default_factory=dict, compare=False)
     earlier: tuple[CheckpointPart, ...] = field(default=(), compare=False)
     state_columns: LogFields | None = field(default=None, compare=False)
-    log_version: int | None = field(default=None, compare=False)
+    log: LogCoordinates | None = field(default=None, compare=False)
 
     @property
     def parts(self) -> tuple[CheckpointPart, ...]:
@@ -281,7 +281,7 @@ class RunResult:
             digests=self.digests,
             earlier=self.checkpoint.earlier,
             state_columns=self.state_columns,
-            log_version=self.log.version,
+            log=self.log,
         )
 
 

@@ -52,7 +52,7 @@ def has_rows(digests: Mapping[str, str]) -> bool:
 class StateGate:
     """Compares the columns of a state with those of a log.
 
-    `fields` are the columns that the state now would be computed from. `columns` and `widened` are those of the log.
+    `fields` are the columns that the state now would be computed from. The other facts are those of the log.
     """
 
     pipeline: Pipeline
@@ -60,12 +60,15 @@ class StateGate:
     fields: LogFields
     columns: Mapping[str, str]
     widened: Mapping[str, str]
+    table_id: str
 
     @classmethod
     def of(cls, pipeline: Pipeline, lake: Lake, log: PinnedLog) -> "StateGate":
         columns = {name: spell_type(node) for name, node in log.nodes.items()}
         fields = state_columns(pipeline, log)
-        return cls(pipeline=pipeline, lake=lake, fields=fields, columns=columns, widened=log.widened)
+        return cls(
+            pipeline=pipeline, lake=lake, fields=fields, columns=columns, widened=log.widened, table_id=log.table_id
+        )
 
     def were_dates(self, before: CheckpointRef) -> frozenset[str]:
         """Return the columns, also derived ones, whose timestamps are days in the records of a state.
@@ -75,14 +78,15 @@ class StateGate:
         """
         if not has_rows(before.digests) or before.state_columns == self.fields:
             return frozenset()
-        stored = before.state_columns or self._at(before.log_version)
+        is_same = before.log is not None and before.log.table_id == self.table_id
+        stored = before.state_columns or (self._at(before.log.version) if before.log is not None and is_same else None)
         if stored is None:
             return self._unknown()
         former, now = ({"type": "struct", "fields": fields} for fields in (stored, self.fields))
-        self._refuse_renamed(former, now)
+        self._refuse_renamed(former, now, identity="id" if is_same else "name")
         return self._of_types(struct_fields(former), struct_fields(now))
 
-    def _at(self, version: int | None) -> LogFields | None:
+    def _at(self, version: int) -> LogFields | None:
         """Return the columns of a state whose run stored none, as earlier versions did: those at the version it read.
 
         None if no column was widened, or if that version of the log is not there any more.
@@ -107,15 +111,19 @@ class StateGate:
                 )
         return frozenset()
 
-    def _refuse_renamed(self, former: Node, now: Node) -> None:
-        """Refuse a struct that has lost and got fields, or that has another field under the same name."""
+    def _refuse_renamed(self, former: Node, now: Node, *, identity: str) -> None:
+        """Refuse a struct that has lost and got fields, or that has another field under the same name.
+
+        `identity` is what tells a field. The ids of a copy of the table can be others.
+        """
         inputs = self.pipeline.aggregates.values() if _keeps_records(self.pipeline) else ()
         by_place = {aggregate.column for aggregate in inputs}
         for path, before, after in _pairs(former, now, ""):
             if isinstance(before, str) or isinstance(after, str) or after["type"] != "struct":
                 continue
             was, own = (
-                {field["name"]: field.get("id", field["name"]) for field in node["fields"]} for node in (before, after)
+                {field["name"]: field.get(identity, field["name"]) for field in node["fields"]}
+                for node in (before, after)
             )
             is_other = bool(was.keys() - own.keys() and own.keys() - was.keys())
             is_other |= any(was[name] != own[name] for name in was.keys() & own.keys())

@@ -8,7 +8,7 @@ import pytest
 from jobs.lake.lake import Lake
 from jobs.pipeline.files import parse_pipeline
 from jobs.planning.state_columns import StateGate
-from jobs.runs import CheckpointRef
+from jobs.runs import CheckpointRef, LogCoordinates
 from windowlib.errors import SpecError
 from windowlib.records.column_types import PHYSICAL_NAME, field_node, identified_fields, parse_type, spell_type
 from windowlib.records.tables import WINDOW_STATE
@@ -26,13 +26,14 @@ WINDOWS = "watermark: {kind: ascending}\nwindows: {tumbling: {size: 2d}"
 AVERAGE = LOG + WINDOWS + "}\naggregates: {s: {avg: v}}\n"
 EVICTOR = LOG + WINDOWS + ", evictor: {count: {keep: 9}}}\naggregates: {s: {collect_list: v}}\n"
 FUNCTION = LOG + WINDOWS + "}\nprocess: {function: 'm:f', output: {s: string}, state: {n: {type: bigint}}}\n"
+NOWHERE = LogCoordinates(table_id="t", version=0, commits=(), files=0, records=0, bytes=0)
 OTHERS = {"at": "bigint", "day": "date"}
 
 
 def ref(columns: dict[str, str] | None, ids: dict[str, str]) -> CheckpointRef:
     return CheckpointRef(
         slice_id="2026-01-01", run_id="r", attempt_id="a", fingerprint="f", digests={WINDOW_STATE: "some"},
-        state_columns=None if columns is None else fields(columns, ids), log_version=0,
+        state_columns=None if columns is None else fields(columns, ids), log=NOWHERE,
     )  # fmt: skip
 
 
@@ -43,7 +44,13 @@ def fields(columns: dict[str, str], ids: dict[str, str]) -> tuple[Any, ...]:
 
 
 def former_dates(
-    root: Path, text: str, before: dict[str, str] | None, now: dict[str, str], **facts: dict[str, str]
+    root: Path,
+    text: str,
+    before: dict[str, str] | None,
+    now: dict[str, str],
+    *,
+    table_id: str = "t",
+    **facts: dict[str, str],
 ) -> frozenset[str]:
     own = fields(now, facts.get("ids", {}))
     gate = StateGate(
@@ -52,6 +59,7 @@ def former_dates(
         fields=own,
         columns={field["name"]: spell_type(field["type"]) for field in own},
         widened=facts.get("widened", {}),
+        table_id=table_id,
     )
     return gate.were_dates(ref(before, facts.get("former_ids", {})))
 
@@ -98,11 +106,12 @@ def test_a_state_that_would_be_wrong_in_silence_is_refused(
 
 
 def test_a_column_with_the_name_of_another_one_is_refused(tmp_path: Path) -> None:
+    now, ids = {"v": "int", "w": "int"}, {"w": "c1", "v": "c2"}
     with pytest.raises(SpecError, match="another value"):
-        former_dates(
-            tmp_path, LOG + ATLAS, {"v": "int"}, {"v": "int", "w": "int"}, former_ids={"v": "c1"},
-            ids={"w": "c1", "v": "c2"},
-        )  # fmt: skip
+        former_dates(tmp_path, LOG + ATLAS, {"v": "int"}, now, former_ids={"v": "c1"}, ids=ids)
+    assert not former_dates(
+        tmp_path, LOG + ATLAS, {"v": "int"}, now, table_id="a copy", former_ids={"v": "c1"}, ids=ids
+    )
 
 
 def test_a_date_of_an_unknown_time_is_refused(tmp_path: Path) -> None:
