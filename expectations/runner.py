@@ -99,7 +99,6 @@ def validate(table_name: str, frame: "pd.DataFrame", suite: Suite) -> list[Outco
 
 
 def _with_times_in_utc(frame: "pd.DataFrame") -> "pd.DataFrame":
-    """Give all times the zone UTC."""
     import pandas as pd
 
     times = {str(name): frame[name].dt for name, kind in frame.dtypes.items() if kind.kind == "M"}
@@ -118,7 +117,6 @@ class _Answer:
     exception: str | None = None
 
     def take(self, result: "ExpectationValidationResult") -> None:
-        """Store a result by its role, check or companion."""
         if _tags(result)[_ROLE] == _COMPANION:
             self.companion = result
         else:

@@ -73,7 +73,6 @@ class Places:
         return load_all(self.pipelines) if name is None else PipelineFiles(good=(self.pipeline(name),), broken=())
 
     def request_context(self, pipeline: Pipeline) -> RequestContext:
-        """Open the pipeline's ledger and lake, with the wall clock."""
         return open_request_context(pipeline, self.lake, now_ms=now_ms)
 
 

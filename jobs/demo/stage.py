@@ -138,7 +138,6 @@ def new_stage(kind: str, pipeline_name: str) -> Stage:
 
 
 def _typed(arguments: tuple[str, ...]) -> str:
-    """Return arguments as a user types them."""
     return " ".join(f'"{argument}"' if " " in argument or ";" in argument else argument for argument in arguments)
 
 

@@ -164,7 +164,6 @@ def _declaration(pipeline: Pipeline) -> dict[str, object]:
 
 
 def _versions_of(windows: WindowsGrammar) -> dict[str, object]:
-    """Return the versions of the rules that the windows use."""
     versions: dict[str, object] = {}
     if _has_timeout_rules(windows.trigger):
         versions["timeouts_version"] = TIMEOUTS_VERSION
@@ -218,7 +217,6 @@ def _has_operators(value: object, rules: Mapping[str, str | None]) -> bool:
 
 
 def _has_paths(value: object) -> bool:
-    """Return whether a stage, or one inside it, has a path of an inner field."""
     if isinstance(value, Mapping):
         stages = [value[name] for name in _STAGES_WITH_PATHS if name in value]
         return any(map(_has_inner_path, stages)) or any(map(_has_paths, value.values()))

@@ -44,7 +44,6 @@ class PartFiles:
     parts: Mapping[Attempt, int]
 
     def part(self, file: TableFile) -> int:
-        """Return the number of the part that a file belongs to."""
         return self.parts[file.attempt]
 
     def batches(

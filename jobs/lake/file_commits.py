@@ -179,7 +179,6 @@ def _commit(uri: str, footers: Sequence[_Footer], metadata: Mapping[str, str]) -
 
 
 def _columns(table: OpenedTable) -> dict[str, "pa.DataType"]:
-    """Return the Arrow types of the columns that are in the files of a table."""
     import pyarrow as pa
 
     schema = pa.schema(table.delta.schema().to_arrow())

@@ -157,7 +157,6 @@ class LogFiles:
                 deque(pool.map(self.table_entries, versions), maxlen=0)
 
     def table_entries(self, version: int) -> Sequence[Entry]:
-        """Return the actions of a commit as the table has them."""
         if version not in self._read:
             self._read[version] = self._parse(self.commits[version])
         return self._read[version]

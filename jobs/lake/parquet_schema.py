@@ -127,14 +127,12 @@ def _ascending(nodes: Sequence[Node]) -> list[str]:
 
 
 def _fits(narrow: str, wide: str) -> bool:
-    """Return whether a column of the wide type has all values of the narrow one."""
     if narrow != wide and {narrow, wide} == {"timestamp", "timestamp_ntz"}:
         return False  # Arrow would read one as the other, but one is an instant and the other a local time
     return next(refusals(arrow_type(narrow), wide, name=""), None) is None
 
 
 def _refuse_similar_names(uri: str, places: Mapping[str, str]) -> None:
-    """Refuse names that differ in case only. `places` maps a column, or a partition column, to a file that has it."""
     seen: dict[str, str] = {}
     for name, place in places.items():
         other = seen.setdefault(name.casefold(), name)

@@ -36,7 +36,6 @@ class RequestProjection:
         self.frozen = None
 
     def keep_runs(self, run_ids: Collection[str]) -> None:
-        """Drop all other runs."""
         self.runs = {slice_id: run_id for slice_id, run_id in self.runs.items() if run_id in run_ids}
         self.frozen = None
 
@@ -73,7 +72,6 @@ class RequestProjection:
         )
 
     def freeze(self) -> Request:
-        """Return the request with its collections."""
         if self.frozen is None:
             self.frozen = changed(
                 self.request,

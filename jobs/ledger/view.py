@@ -221,7 +221,6 @@ class Request:
 
     @property
     def slice_ids(self) -> frozenset[str]:
-        """The slices of the request's runs and attempts."""
         return frozenset(self.runs).union(*(attempt.slice_ids for attempt in self.attempts))
 
     def holders(self, *, now_ms: int, is_alive: IsAlive) -> tuple[Lease, ...]:
@@ -290,7 +289,6 @@ class LedgerView:
         return self.removed_runs.get(run_id) or self.run(run_id)
 
     def published_run(self, slice_id: str) -> StagedRun | None:
-        """Return the run of a slice that readers see; None if the slice is not published."""
         return self.run(self.published[slice_id]) if slice_id in self.published else None
 
     def chain_run(self, run_id: str) -> StagedRun:
@@ -306,7 +304,6 @@ class LedgerView:
         return self.repairs.get(run_id, run_id)
 
     def published_chain_run(self, slice_id: str) -> StagedRun | None:
-        """Return the run of the published chain at a slice; None if the slice is not published."""
         return self.chain_run(self.published[slice_id]) if slice_id in self.published else None
 
     @property

@@ -78,7 +78,6 @@ class Checked:
     told: Told
 
     def told_without(self, unsent: Sequence[Message]) -> Told:
-        """Return what is told if some messages were sent to nobody."""
         kept = {_TIMES.get(message.alert.event) for message in unsent}
         new = {cause for message in unsent for cause in message.causes - self.before.causes}
         before, told = self.before, self.told

@@ -136,7 +136,6 @@ def refuse_without_work(
 
 
 def _room(work: RequestContext, view: LedgerView, asked: Asked, *, request_id: str) -> Sequence[LedgerEvent]:
-    """Return the events that close the requests which a new one replaces."""
     others = in_the_way(work, view, asked) if asked.kind.is_by_person else ()
     if not others:
         return []

@@ -51,12 +51,10 @@ class AffectedWindows:
         return self._joined(parts, "SEMI")
 
     def of_plain(self, table: PlainTable) -> "pa.Table":
-        """Return the rows of these windows in a current table: the columns of `match`, and `slice_id`."""
         columns = (*self.match, "slice_id")
         return self._joined([chosen.read(table.dataset(chosen=chosen), columns) for chosen in self._around()], "SEMI")
 
     def others(self, rows: "pa.Table") -> "pa.Table":
-        """Return the rows of all other windows."""
         return self._joined([rows], "ANTI") if self.windows.num_rows else rows
 
     def _joined(self, parts: "Sequence[pa.Table]", how: str) -> "pa.Table":

@@ -156,7 +156,6 @@ class CheckpointCheck:
         yield from stored.sum_findings(sums)
 
     def _attempts(self, table: str) -> tuple[Attempt, ...]:
-        """Return the attempts whose rows of a table belong to the checkpoint."""
         match table:
             case tables.WATERMARKS:
                 return self.before.attempts[-1:]

@@ -52,7 +52,6 @@ class Pinned:
     direct: DirectReading
 
     def uri(self, table: str) -> str:
-        """Return the path of one of the pipeline's tables."""
         return self.order.lake.table(self.order.pipeline.name, table)
 
     @property

@@ -53,7 +53,6 @@ def _members(root: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _content_hash(members: Sequence[tuple[str, Path]]) -> str:
-    """Return a hash of names, content, and the bytecode's version."""
     digest = hashlib.sha256(importlib.util.MAGIC_NUMBER)
     for name, path in members:
         digest.update(f"{name}\0".encode())

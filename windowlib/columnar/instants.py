@@ -105,7 +105,6 @@ def read_instants(values: pa.Array, unit: str | None) -> Instants:
 
 
 def _read_each(values: pa.Array, unit: str | None) -> Instants:
-    """Read each different value once, by the definition."""
     encoded = values.dictionary_encode()
     kind = values.type
     single = pa.types.is_float32(kind) or pa.types.is_float16(kind)
@@ -187,7 +186,6 @@ def problem_names(codes: Codes) -> pa.Array:
 
 
 def _of_nulls(values: pa.Array, problem: str) -> Codes:
-    """Return a problem for each null."""
     if not values.null_count:
         return np.zeros(len(values), dtype=np.int8)
     return np.where(values.is_null().to_numpy(zero_copy_only=False), _CODES[problem], 0).astype(np.int8)

@@ -162,7 +162,6 @@ class OutputRows:
         return {**_record_columns([late_record.record for late_record in late]), "missed_windows": windows, **fields}
 
     def _sent(self, tag: str, sent: Sequence[SideOutput], slice_start_ms: int) -> _Columns:
-        """Return the columns of the values that a function sent to one side output."""
         names = self._side_outputs.get(tag)
         if names is None:
             declared = ", ".join(self._side_outputs) or "none"

@@ -163,7 +163,6 @@ class CheckpointColumns:
         )
 
     def key_numbers(self, rows: pa.Table) -> Int64s:
-        """Return the number of the key of each row of a checkpoint table."""
         return self._keys.encode([rows[name].combine_chunks() for name in self._key_names], rows.num_rows)
 
     def _check(self, columns: Mapping[str, pa.Array], key_code: Int64s, bounds: tuple[Int64s, Int64s]) -> None:

@@ -107,7 +107,6 @@ class ListState(_Handle):
         self._cells.setdefault(self._address, []).append(plain_copy(element))
 
     def set(self, elements: Iterable[Any]) -> None:
-        """Replace all elements."""
         elements = plain_copy(list(elements))
         if elements:
             self._cells[self._address] = elements
@@ -145,7 +144,6 @@ class MapState(_Handle):
         self._keyed.take_back((self._address, name))
 
     def remove(self, name: Hashable) -> None:
-        """Remove `name`, if it is set."""
         cell = self._cells.get(self._address)
         if cell is not None:
             cell.pop(name, None)
@@ -183,11 +181,9 @@ class StateView:
         return ValueState(self._keyed, self._address(name, "value"))
 
     def list(self, name: str) -> ListState:
-        """Return the list declared as `name`."""
         return ListState(self._keyed, self._address(name, "list"))
 
     def map(self, name: str) -> MapState:
-        """Return the map declared as `name`."""
         return MapState(self._keyed, self._address(name, "map"))
 
     def _address(self, name: str, kind: Kind) -> _Address:

@@ -104,7 +104,6 @@ class Harness:
         return [output for output in self.outputs if isinstance(output, Pane) and output.kind == "result"]
 
     def values(self) -> list[Any]:
-        """Return the values of the panes so far."""
         return [pane.values for pane in self.panes()]
 
     def late(self) -> list[Late]:
@@ -116,7 +115,6 @@ class Harness:
         return [output.record for output in self.outputs if isinstance(output, Unassigned)]
 
     def side_outputs(self, tag: str) -> list[Any]:
-        """Return the values of a side output so far."""
         return [output.value for output in self.outputs if isinstance(output, SideOutput) and output.tag == tag]
 
     def check_resumable(self) -> None:
@@ -189,7 +187,6 @@ def started(spec: OperatorSpec, steps: Sequence[Step], groups: KeyGroupRange | N
 
 
 def _begin(operator: Operator, steps: Sequence[Step]) -> None:
-    """Call `begin` with the clock at the first record, if the steps have a record."""
     clock_ms = 0
     for step in steps:
         match step:

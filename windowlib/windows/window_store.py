@@ -65,7 +65,6 @@ class WindowStore:
         return open_window
 
     def register_cleanup(self, open_window: OpenWindow) -> None:
-        """Register the window's cleanup timer, if the window has a cleanup instant."""
         if open_window.cleanup_ms < MAX_TIME_MS:
             self._cleanup_timers.register(open_window.cleanup_ms, open_window.key, open_window.window)
 

@@ -162,7 +162,6 @@ class LogColumns:
         return all({*names} <= {chunk.path_in_schema for chunk in own if _is_filled(chunk)} for own in groups)
 
     def _chunks(self, block: Block) -> list[list[pq.ColumnChunkMetaData]]:
-        """Return what the footer of a file has about each row group of a block: its columns."""
         with self.reading(block):
             footer = self._open(block).metadata
             every = range(footer.num_row_groups) if block.row_groups is None else block.row_groups
@@ -230,12 +229,10 @@ class LogColumns:
         return max(1, min(rows, most))
 
     def _own(self, rows: pa.RecordBatch, part: tuple[int, int]) -> pa.RecordBatch:
-        """Return the records with an instant of the slice column in a range, in their order."""
         assert self.slice_column is not None, "only a column of times gives parts of files"
         return rows.filter(self._is_in(rows.column(self.slice_column), part))
 
     def _is_in(self, values: pa.Array, part: tuple[int, int]) -> pa.Array:
-        """Return for each value of the slice column whether its instant is in a range."""
         from jobs.lake.slice_instants import slice_instants  # it imports the models of pipeline files
 
         assert self.slice_column is not None, "only a column of times has instants"

@@ -192,7 +192,6 @@ def _records(spark: "SparkSession", chunk: ChunkLog, order: list[str]) -> "DataF
 
 
 def _only(log: "DataFrame", chunk: ChunkLog) -> "DataFrame":
-    """Return the log's rows in the chunk's partitions, and no rows for an empty chunk."""
     reading = chunk.reading
     if not reading.slices:
         return log.where(F.lit(False))  # noqa: FBT003 - a literal is what Spark calls it

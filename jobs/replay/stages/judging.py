@@ -135,7 +135,6 @@ def deciding_columns(plan: ScanPlan, besides: Iterable[str] = ()) -> tuple[str, 
 
 
 def _marked(judged: Judged, duplicates: Placed) -> Judged:
-    """Return records with the duplicates marked."""
     if not len(judged.rank):  # the batch has no record of this slice
         return judged
     first = int(judged.rank[0])

@@ -250,7 +250,6 @@ def _write_partials(partials: list[pa.RecordBatch], plan: ScanPlan, writer: Shuf
 
 
 def _write_by_bucket(writer: ShuffleWriter, rows: pa.RecordBatch, plan: ScanPlan, *, slice_no: int) -> None:
-    """Write rows with key columns, in their order inside each bucket."""
     if plan.buckets == 1 or not rows.num_rows:
         writer.write(rows, slice_no=slice_no)
         return
@@ -293,7 +292,6 @@ def feed_form(values: pa.Array) -> pa.Array:
 
 
 def _time_columns(judged: Judged, plan: ScanPlan, slice_no: int) -> pa.RecordBatch:
-    """The columns of the pass over time, for the valid records."""
     valid = judged.valid()
     rows = judged.rows if isinstance(valid, slice) else judged.rows.take(pa.array(valid))
     count = rows.num_rows

@@ -131,7 +131,6 @@ class ShuffleWriter:
         self._size += size
 
     def close(self) -> None:
-        """Finish the file."""
         if self._file is not None:
             with writing(self.directory):
                 self._file.close()

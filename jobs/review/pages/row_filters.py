@@ -102,7 +102,6 @@ def _typed(wanted: Filter, kind: "pa.DataType") -> tuple[str, list[object]]:
 
 
 def _shown_texts(values: "pa.ChunkedArray", column: str) -> "pa.Array":
-    """Return the texts of the cells of a column, of which each value is made a text once."""
     import pyarrow as pa
 
     if pa.types.is_nested(values.type):

@@ -74,7 +74,6 @@ class Chain:
 
     @property
     def slices(self) -> tuple[Slice, ...]:
-        """The slices of the runs that are explained."""
         return tuple(run.result.slice for run in self.runs.values())
 
     @property

@@ -166,7 +166,6 @@ class _Told:
 
 
 def _resolved(chain: Chain, asked: AskedWindow, stored: StoredPanes) -> WantedWindow:
-    """Return the window that was asked for."""
     pipeline = chain.pipeline
     assert pipeline.windows is not None, "the caller has checked it"
     end_ms = fixed_end(pipeline.windows, asked.start_ms)

@@ -175,7 +175,6 @@ class OperatorWalk:
         return ("late", by) if (self.window.start_ms, self.window.end_ms) in missed else ("counted", None)
 
     def _open(self) -> Sequence[Bounds]:
-        """Return the bounds of the open windows of the key."""
         rows = self.executor.state().get(tables.WINDOW_STATE)
         if rows is None or not rows.num_rows:
             return ()

@@ -35,7 +35,6 @@ class Key:
 
     @property
     def texts(self) -> dict[str, str]:
-        """Column -> its value as text."""
         return {name: str(value) for name, value in self.plain().items()}
 
     @property
@@ -56,7 +55,6 @@ class Key:
         return has_key
 
     def rows_of(self, table: pa.Table) -> pa.Array:
-        """Return which rows of a table have this key."""
         return self.rows({name: table[name].combine_chunks() for name in self.values}, table.num_rows)
 
 
@@ -75,7 +73,6 @@ class WantedWindow:
         return f"{bounds_text(self.start_ms, self.end_ms, is_right_closed=self.is_right_closed)} of {self.key.words}"
 
     def holds(self, at_ms: "Int64s") -> "Bools":
-        """Return which instants are in the window."""
         if self.is_right_closed:
             return np.asarray((at_ms > self.start_ms) & (at_ms <= self.end_ms))
         return np.asarray((at_ms >= self.start_ms) & (at_ms < self.end_ms))

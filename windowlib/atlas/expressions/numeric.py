@@ -45,7 +45,6 @@ class NumberSum:
             self.add(number)
 
     def add(self, number: Value) -> None:
-        """Add a number."""
         self.count += 1
         if isinstance(number, int):
             self._total += number

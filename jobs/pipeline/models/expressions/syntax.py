@@ -217,7 +217,6 @@ class _Writer:
         return f"({'-' if isinstance(node, exp.Neg) else 'not'} {self.write(node.this)})"
 
     def like(self, node: exp.Expr) -> str:
-        """Write `like` or `not like`."""
         _only(node, "this", "expression", flags=("negate",))
         word = "not like" if node.args.get("negate") else "like"
         return f"({self.write(node.this)} {word} {self.write(node.expression)})"
@@ -348,7 +347,6 @@ def _check_part(part: str, allowed: Sequence[str], function: str) -> None:
 
 
 def _path(node: object) -> Path | None:
-    """Return the parts of a name; None if the node is no name."""
     match node:
         case exp.Column(this=exp.Identifier()):
             return tuple(part.name for part in node.parts)
