@@ -63,8 +63,7 @@ def _import() -> None:
 def prepare(suite: Suite) -> None:
     """Import Great Expectations and build the suite, so that a replay fails before it starts if the suite is bad.
 
-    Raises:
-        SpecError: Great Expectations does not accept the suite.
+    Raises SpecError: Great Expectations does not accept the suite.
     """
     with _ONE_AT_A_TIME, _quiet():
         _build(suite.name, suite.checks)

@@ -53,8 +53,7 @@ class Places:
     def published(self, name: str) -> Pipeline:
         """Read a pipeline. If its file is broken, tell the error and return the spec of the published chain.
 
-        Raises:
-            SpecError: there is no such file, or it is broken and nothing is published.
+        Raises SpecError: there is no such file, or it is broken and nothing is published.
         """
         try:
             return self.pipeline(name)

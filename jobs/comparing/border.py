@@ -32,9 +32,7 @@ def border_change(lake: Lake, view: LedgerView, request_id: str, *, before: Stag
     """Return what the publication of a request changes over its border, or why that is not known.
 
     `before` is the run of the former spec in the published chain, after which the first run of the request begins.
-
-    Raises:
-        StoreError: rows cannot be read, or differ from those that were written.
+    Raises StoreError: rows cannot be read, or differ from those that were written.
     """
     runs = [view.run(run_id) for run_id in view.requests[request_id].runs.values()]
     first = min(runs, key=lambda run: run.result.slice.start_ms)

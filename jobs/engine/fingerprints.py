@@ -94,11 +94,7 @@ _IRRELEVANT_OF_SLICE = ("first", "last")
 
 
 def fingerprint(value: object) -> str:
-    """Return the fingerprint of plain data.
-
-    Raises:
-        TypeError, ValueError: the value is not JSON, or holds NaN.
-    """
+    """Return the fingerprint of plain data. Raises TypeError, ValueError: the value is not JSON, or holds NaN."""
     return hashlib.sha256(_CANONICAL.encode(value).encode("utf-8", errors="surrogatepass")).hexdigest()
 
 
@@ -108,9 +104,7 @@ def spec_fingerprint(pipeline: Pipeline) -> str:
     A default is equal to the same value written out. Units (`60m` is `1h`) do not matter, and the order of keys only
     where it can change a row (`key_orders`). A user's function contributes its source, or the `version` that the
     pipeline file gives it, and a pipeline with one the version of the rules for functions.
-
-    Raises:
-        SpecError: the module of a function does not exist or cannot be read.
+    Raises SpecError: the module of a function does not exist or cannot be read.
     """
     versions = (
         SEMANTICS_VERSION, STATE_VERSION, CLOCK_VERSION, TIMEOUTS_VERSION, COMBINERS_VERSION, CONTINUOUS_VERSION,

@@ -77,9 +77,7 @@ def values_with(
 
     Only this column of the files is read. At most `most` values of one file are returned, `part` itself first. The
     other arguments are those of `find_records`. Each value comes with the values of the partition columns of its file.
-
-    Raises:
-        LogError: as for `find_records`.
+    Raises LogError: as for `find_records`.
     """
     system, root = file_system(log.uri)
     with ThreadPoolExecutor(max_workers=READERS) as readers:

@@ -183,8 +183,7 @@ class LogVersion(ABC):
     def bounds(self, column: str) -> "pa.Table":  # noqa: ARG002 - only the files tell it
         """Return `path`, `low`, `high` and `nulls` of the files of which the log tells all three of a column.
 
-        Raises:
-            LogError: the log is damaged.
+        Raises LogError: the log is damaged.
         """
         return no_bounds()
 
@@ -238,11 +237,7 @@ class LogTip:
 
 
 def commit_digest(files: LogFiles, version: int) -> str:
-    """Return the digest of the file of a commit; empty if that is gone.
-
-    Raises:
-        LogError: the file cannot be read.
-    """
+    """Return the digest of the file of a commit; empty if that is gone. Raises LogError: the file cannot be read."""
     path = files.commits.get(version)
     if path is None:
         return ""

@@ -51,8 +51,7 @@ class UnitedSchema:
 def read_footers(listing: ParquetListing) -> list[Footer]:
     """Return the footers of all files, in their order. Those that this process has read before are not read again.
 
-    Raises:
-        LogError: a file is no Parquet file, is damaged, or has a column of a type that a log cannot have.
+    Raises LogError: a file is no Parquet file, is damaged, or has a column of a type that a log cannot have.
     """
     with ThreadPoolExecutor(max_workers=READERS) as pool:
         return [*pool.map(partial(_read_footer, listing), listing.files)]
@@ -61,9 +60,8 @@ def read_footers(listing: ParquetListing) -> list[Footer]:
 def united(listing: ParquetListing, footers: Sequence[Footer]) -> UnitedSchema:
     """Return the union of the columns of files. Columns of the partitions are not among them.
 
-    Raises:
-        LogError: files have types for a column of which none is wider than all others, or names that differ in upper
-            and lower case only.
+    Raises LogError: files have types for a column of which none is wider than all others, or names that differ in upper
+    and lower case only.
     """
     types: dict[str, dict[str, Node]] = {}
     files: dict[tuple[str, str], str] = {}

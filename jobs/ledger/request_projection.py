@@ -105,8 +105,7 @@ class PublicationProjection:
 def opened_request(event: LedgerEvent) -> Request:
     """Return the request that a `requested` event opens.
 
-    Raises:
-        LedgerError: the event lacks a field, or a newer Hindcast wrote it.
+    Raises LedgerError: the event lacks a field, or a newer Hindcast wrote it.
     """
     details = event.details
     return Request(
@@ -136,11 +135,7 @@ def stored_warm_up(event: LedgerEvent) -> WarmUp | None:
 
 
 def _request_kind(event: LedgerEvent, details: Mapping[str, Any]) -> RequestKind:
-    """Return the origin of a request.
-
-    Raises:
-        LedgerError: a newer Hindcast wrote it.
-    """
+    """Return the origin of a request. Raises LedgerError: a newer Hindcast wrote it."""
     stored = details.get("kind", RequestKind.RANGE.value)
     try:
         return RequestKind(stored)

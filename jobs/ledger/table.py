@@ -54,8 +54,7 @@ class LedgerStore(Protocol):
     def append(self, rows: Sequence[Row]) -> None:
         """Commit rows as the version after the one that `refresh` returned last.
 
-        Raises:
-            ConflictError: the rows may or may not be committed; call `refresh` and `read` to find out.
+        Raises ConflictError: the rows may or may not be committed; call `refresh` and `read` to find out.
         """
         ...
 
@@ -70,16 +69,14 @@ class LedgerStore(Protocol):
     def head_elsewhere(self) -> Head | None:
         """Return a head that is stored elsewhere, for a ledger whose head is lost; it may be an old one.
 
-        Raises:
-            StoreError: the other place cannot be read.
+        Raises StoreError: the other place cannot be read.
         """
         ...
 
     def put_head(self, head: Head, *, instead_of: Head | None = None) -> None:
         """Store the head of the newest commit, also if it is older than the lost head `instead_of`.
 
-        Raises:
-            StoreError: the disk has not confirmed the commit.
+        Raises StoreError: the disk has not confirmed the commit.
         """
         ...
 

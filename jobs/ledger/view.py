@@ -131,11 +131,7 @@ class StagedRun:
 
     @property
     def checkpoint(self) -> CheckpointRef:
-        """The state after the run. The next slice starts from it.
-
-        Raises:
-            RequestError: a clean-up has removed it.
-        """
+        """The state after the run. The next slice starts from it. Raises RequestError: a clean-up has removed it."""
         result = self.result
         if self.checkpoint_removal is not None:
             raise self.checkpoint_removal.state_error(result.slice.slice_id)
@@ -267,8 +263,7 @@ class LedgerView:
     def run(self, run_id: str) -> StagedRun:
         """Return the run with this id.
 
-        Raises:
-            LedgerError: the ledger has no attempt at the run that counts, or a clean-up has removed its rows.
+        Raises LedgerError: the ledger has no attempt at the run that counts, or a clean-up has removed its rows.
         """
         if (run := self.runs.get(run_id)) is not None:
             return run
@@ -283,8 +278,7 @@ class LedgerView:
     def past_run(self, run_id: str) -> StagedRun:
         """Return the run with this id, also one whose rows a clean-up has removed.
 
-        Raises:
-            LedgerError: the ledger has no attempt at the run that counts.
+        Raises LedgerError: the ledger has no attempt at the run that counts.
         """
         return self.removed_runs.get(run_id) or self.run(run_id)
 
@@ -294,8 +288,7 @@ class LedgerView:
     def chain_run(self, run_id: str) -> StagedRun:
         """Return the run whose state the next slice starts from: the run itself, or that in whose place it is seen.
 
-        Raises:
-            LedgerError: as for `run`.
+        Raises LedgerError: as for `run`.
         """
         return self.run(self.chain_run_id(run_id))
 

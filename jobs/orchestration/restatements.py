@@ -85,8 +85,7 @@ def plan_request(work: RequestContext, *, asked: Asked) -> Replay | Wait:
 def restatement_conf(work: RequestContext, request: Request, *, publish: bool) -> dict[str, Any]:
     """Return the fields of the form of `backfill_<name>` for a run that continues an open request with a range.
 
-    Raises:
-        RequestError: the request has no range.
+    Raises RequestError: the request has no range.
     """
     if request.from_ms is None or request.to_ms is None:
         raise RequestError(f"request {request.request_id} of pipeline {work.pipeline.name} has no range of its own")

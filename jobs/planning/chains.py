@@ -106,9 +106,7 @@ def chain_before(
 
     `first` is the first slice of the range. `is_fresh`: a person asks for a new chain. Of a request that is continued,
     the own run of the slice before is taken.
-
-    Raises:
-        ChainError: the slice before has no run, or the state before `first` is of another spec.
+    Raises ChainError: the slice before has no run, or the state before `first` is of another spec.
     """
     if is_fresh:
         return ChainStart(note=f"the chain begins at {first.slice_id} (--fresh)")

@@ -29,8 +29,7 @@ class AffectedWindows:
     def of(cls, stored: StoredRuns, runs: Sequence[StagedRun], keys: Sequence[str]) -> "AffectedWindows":
         """Return the windows with a pane of some runs.
 
-        Raises:
-            StoreError: a file cannot be read, or the rows differ from those that were written.
+        Raises StoreError: a file cannot be read, or the rows differ from those that were written.
         """
         import pyarrow as pa
 
@@ -44,8 +43,7 @@ class AffectedWindows:
     def shown(self, stored: StoredRuns) -> "pa.Table":
         """Return the rows of these windows that readers see.
 
-        Raises:
-            StoreError: a file cannot be read, or the rows differ from those that were written.
+        Raises StoreError: a file cannot be read, or the rows differ from those that were written.
         """
         parts = [read_published(stored.lake, stored.pipeline, stored.view, chosen=chosen) for chosen in self._around()]
         return self._joined(parts, "SEMI")

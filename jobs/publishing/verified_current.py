@@ -31,9 +31,7 @@ def verify_current_tables(work: RequestContext, *, moving: bool = False) -> "Ite
 
     All rows are compared by a digest, in any order. `attempt_id` is left out: after `hindcast mend`, readers see an
     equal row of another attempt.
-
-    Raises:
-        StoreError: the object store does not answer.
+    Raises StoreError: the object store does not answer.
     """
     for current in current_tables(work):
         if moving and current.is_behind and not current.problem:

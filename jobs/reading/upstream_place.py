@@ -171,8 +171,7 @@ class UpstreamPlace:
     def tip(self) -> LogTip:
         """Return the newest state of what is published. No row is read.
 
-        Raises:
-            NothingPublishedError: nothing is published.
+        Raises NothingPublishedError: nothing is published.
         """
         view = self._ledger().view()
         self._newest_run(view)
@@ -183,8 +182,7 @@ class UpstreamPlace:
     def files_since(self, since_ms: int) -> frozenset[str]:
         """Return the paths of the files that the log has now, or had at a publication since an instant. Reads no row.
 
-        Raises:
-            LogError, StoreError, LedgerError: as for `open`.
+        Raises LogError, StoreError, LedgerError: as for `open`.
         """
         view, log, store = self._ledger().view(), self.pipeline.log, _Store.of(self.uri)
         before = [publication.seq for publication in view.publications if publication.at_ms <= since_ms]

@@ -74,8 +74,7 @@ class Pinned:
     def buckets(self, records: int, *, cores: int) -> int:
         """Return the number of buckets for so many records and the state before them, in tasks on `cores` cores.
 
-        Raises:
-            StoreError: a table of the state cannot be read; the message names the damaged file.
+        Raises StoreError: a table of the state cannot be read; the message names the damaged file.
         """
         rows = stored = 0
         if self.order.before is not None and not self.lets_rows_stay():

@@ -29,9 +29,7 @@ def code_archive(root: Path = ROOT, directory: Path = ARCHIVES) -> Path:
     """Return the zip file of the packages below `root`; it is made if it is missing.
 
     If `directory` cannot be written, a private directory of this user is used, below the temporary directory.
-
-    Raises:
-        OSError: neither directory can be written.
+    Raises OSError: neither directory can be written.
     """
     members = sorted(_members(root))
     name = f"hindcast-{_content_hash(members)}.zip"

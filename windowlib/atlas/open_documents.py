@@ -149,8 +149,7 @@ class OpenDocuments:
     def restore(self, rows: Iterable[WindowStateRow]) -> None:
         """Open the windows of one or more snapshots.
 
-        Raises:
-            CheckpointError: a row has a key group that this operator does not own, has no bounds, or occurs twice.
+        Raises CheckpointError: a row has a key group that this operator does not own, has no bounds, or occurs twice.
         """
         for row in rows:
             partition = read_literal(row.trigger_state.get(_PARTITION), Place("the checkpoint's partition"))

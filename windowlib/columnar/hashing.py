@@ -179,8 +179,7 @@ def _stacked_folds(columns: Mapping[str, pa.Array]) -> Words:
 def value_hashes(array: pa.Array, seed: int) -> Words:
     """Return the hash of each value with a seed, and 0 for each null.
 
-    Raises:
-        SpecError: the values have a type that has no hash (intervals, times of day).
+    Raises SpecError: the values have a type that has no hash (intervals, times of day).
     """
     kind = array.type
     if isinstance(array, pa.ExtensionArray):

@@ -80,9 +80,7 @@ def read_instants(values: pa.Array, unit: str | None) -> Instants:
 
     With a unit (`s`, `ms`, `us` or `ns`), the values are integers, doubles, decimals or texts of numbers; without,
     timestamps in microseconds, dates or ISO texts.
-
-    Raises:
-        SpecError: the column has another type.
+    Raises SpecError: the column has another type.
     """
     kind = values.type
     if not can_read_instants(kind):

@@ -79,9 +79,8 @@ class OutputRows:
     def emission(self, outputs: Sequence[Output | OnlyPanes], slice_start_ms: int) -> Emission:
         """Return the rows of outputs of this slice. The rows of a table are in the order of emission.
 
-        Raises:
-            SpecError: a user's function emitted columns, or used a tag, that the pipeline file does not declare, or a
-                value that its column cannot hold as it is.
+        Raises SpecError: a user's function emitted columns, or used a tag, that the pipeline file does not declare, or
+        a value that its column cannot hold as it is.
         """
         emitted: dict[str, pa.Table] = {}
         panes = [

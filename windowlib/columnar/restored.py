@@ -55,8 +55,7 @@ class RestoredState:
     def restore(self, executor: Executor) -> str | None:
         """Restore the executor. Return None, or a text about the first damaged row or the executor's own error.
 
-        Raises:
-            SpecError: a column of the state has more bytes than one array, or the spec cannot go on with the state.
+        Raises SpecError: a column of the state has more bytes than one array, or the spec cannot go on with the state.
         """
         whole = {name: pa.concat_tables(parts) for name, parts in self._parts.items()}
         for name, rows in whole.items():

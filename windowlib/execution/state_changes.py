@@ -148,8 +148,7 @@ class StateChanges:
     def after(self, slice_no: int, executor: Executor) -> SliceState:
         """Return the state after a slice, which the executor has ended.
 
-        Raises:
-            InvariantBroken: the sums of ids after the last slice are not those of the whole state.
+        Raises InvariantBroken: the sums of ids after the last slice are not those of the whole state.
         """
         is_whole = self._is_whole(slice_no)
         touched = executor.take_touched()

@@ -130,8 +130,7 @@ class CheckpointColumns:
     def restored(self, state: Mapping[str, pa.Table]) -> OpenWindows:
         """Return the open windows of a checkpoint. The timers follow from them.
 
-        Raises:
-            CheckpointError: a window has two rows, or a row has a wrong key group.
+        Raises CheckpointError: a window has two rows, or a row has a wrong key group.
         """
         rows = state.get(tables.WINDOW_STATE)
         if rows is None or not rows.num_rows:

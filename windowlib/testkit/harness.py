@@ -120,8 +120,7 @@ class Harness:
     def check_resumable(self) -> None:
         """Check that the steps give the same result with a snapshot and restore after any one of them.
 
-        Raises:
-            InvariantBroken: a cut changes the outputs or the last state, or a trigger's state is not JSON.
+        Raises InvariantBroken: a cut changes the outputs or the last state, or a trigger's state is not JSON.
         """
         check_resumable(self._spec, self._steps, expected=(self.outputs, self._operator.snapshot()))
 
@@ -129,8 +128,7 @@ class Harness:
 def check_resumable(spec: OperatorSpec, steps: Sequence[Step], *, expected: tuple[list[Output], Snapshot]) -> None:
     """Check that the steps give `expected`, their outputs and last state without a cut, with a cut at any place.
 
-    Raises:
-        InvariantBroken: a cut changes the outputs or the last state.
+    Raises InvariantBroken: a cut changes the outputs or the last state.
     """
     leader = started(spec, steps)  # plays the steps before each cut once
     before: list[Output] = []

@@ -321,11 +321,7 @@ class SourcesDriver:
 
 
 def take_combined(by_name: dict[str, SourceRow]) -> SourceRow:
-    """Remove the combined row from a snapshot and return it.
-
-    Raises:
-        CheckpointError: there is no combined row.
-    """
+    """Remove the combined row from a snapshot and return it. Raises CheckpointError: there is no combined row."""
     if ALL_SOURCES not in by_name:
         names = ", ".join(map(repr, by_name)) or "none"
         raise CheckpointError(

@@ -129,8 +129,7 @@ class WindowOperator(TimedOperator):
     def advance_watermark(self, watermark_ms: int, position: Position = START) -> None:
         """Advance the watermark because of the record at `position`, and handle all due event timers.
 
-        Raises:
-            InvariantBroken: the new watermark is lower, and the profile does not allow that.
+        Raises InvariantBroken: the new watermark is lower, and the profile does not allow that.
         """
         timers = self._timers
         if watermark_ms < timers.watermark_ms and self._profile.refuses_regression:
@@ -213,9 +212,7 @@ class WindowOperator(TimedOperator):
 
         `after_failure` has an effect in the flink profile only: after a failure, Flink loses its watermark (F2) and
         its stagger.
-
-        Raises:
-            CheckpointError: the snapshot has another version or other key groups, or a row is damaged.
+        Raises CheckpointError: the snapshot has another version or other key groups, or a row is damaged.
         """
         snapshot.check_version()
         self._timers.processing_time_ms = snapshot.processing_time_ms

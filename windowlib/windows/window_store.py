@@ -135,9 +135,8 @@ class WindowStore:
     def restore(self, rows: Iterable[WindowStateRow]) -> None:
         """Open the windows of one or more snapshots.
 
-        Raises:
-            CheckpointError: a row is in a wrong key group or in one that this operator does not own, or a window has
-                two rows.
+        Raises CheckpointError: a row is in a wrong key group or in one that this operator does not own, or a window has
+        two rows.
         """
         for row in rows:
             timers, window = self.runtime.timers, _window(row.window_start_ms, row.window_end_ms)

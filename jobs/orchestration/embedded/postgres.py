@@ -82,9 +82,7 @@ def start(cluster: Cluster) -> subprocess.Popen[bytes]:
     """Start the server, and return its process when it answers. The first start makes the data directory.
 
     The server stops (fast shutdown) when the calling thread ends, so call this from the main thread.
-
-    Raises:
-        DatabaseFailed: the data directory could not be made, or the server ended or did not answer in time.
+    Raises DatabaseFailed: the data directory could not be made, or the server ended or did not answer in time.
     """
     cluster.log.parent.mkdir(parents=True, exist_ok=True)
     owner = server_user.owner_of(cluster.root, among=cluster.root.parent)

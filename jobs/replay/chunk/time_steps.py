@@ -90,8 +90,7 @@ def time_before(
 ) -> list[SourceRow]:
     """Return the clock and watermarks that a checkpoint contains; without one, those of a warm-up, or an empty list.
 
-    Raises:
-        CheckpointError: a row is damaged or has wrong content, or the row for all sources together is missing.
+    Raises CheckpointError: a row is damaged or has wrong content, or the row for all sources together is missing.
     """
     if before is None:
         return [] if warm_up is None else [source_row(row) for row in warm_up.time]

@@ -73,9 +73,7 @@ class LogColumns:
 
         A column that the file does not have is null in all rows. `hidden` names columns of integers that files may have
         besides those of the log. They are at the end. `ROW` is the number of the row in the file.
-
-        Raises:
-            LogError: the file cannot be read, or it does not have as many records as the Delta log states.
+        Raises LogError: the file cannot be read, or it does not have as many records as the Delta log states.
         """
         if block.reorder_by:
             yield from self._ordered(block, columns, hidden)
@@ -146,8 +144,7 @@ class LogColumns:
     def bytes_of(self, block: Block) -> int:
         """Return about how many bytes the records of a block take in memory, by the footer of its file.
 
-        Raises:
-            LogError: the file cannot be read.
+        Raises LogError: the file cannot be read.
         """
         chunks = chain.from_iterable(self._chunks(block))
         return sum(max(chunk.total_uncompressed_size, chunk.num_values * _width(chunk)) for chunk in chunks)
@@ -155,8 +152,7 @@ class LogColumns:
     def has_all(self, block: Block, names: Sequence[str]) -> bool:
         """Return whether the footer of a file says that a block has these columns, without a null.
 
-        Raises:
-            LogError: the file cannot be read.
+        Raises LogError: the file cannot be read.
         """
         groups = self._chunks(block)
         return all({*names} <= {chunk.path_in_schema for chunk in own if _is_filled(chunk)} for own in groups)
@@ -261,11 +257,7 @@ class LogColumns:
 
     @contextmanager
     def reading(self, block: Block) -> Iterator[None]:
-        """Replace errors about the file by one paragraph.
-
-        Raises:
-            LogError: names the file and the log.
-        """
+        """Replace errors about the file by one paragraph. Raises LogError: names the file and the log."""
         try:
             yield
         except UNREADABLE as error:

@@ -34,8 +34,7 @@ WAITING: Final = 4
 def divided(cluster: Cluster, plan: OrderPlan) -> list[Block] | SortedFile:
     """Return blocks of the ranges of a cluster, in log order; a sorted file if the commits of the records matter.
 
-    Raises:
-        LogError: a file cannot be read.
+    Raises LogError: a file cannot be read.
     """
     blocks = _divide(cluster, plan)
     if not plan.needs_commits:

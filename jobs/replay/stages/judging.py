@@ -81,9 +81,7 @@ def judged_batches(block: Block, plan: ScanPlan, *, columns: Sequence[str] | Non
     """Yield the batches of a block, each record with its hash, times and problem.
 
     With `columns`, only these are read: they must be those that decide about a record. The hashes are then 0.
-
-    Raises:
-        LogError: the file cannot be read.
+    Raises LogError: the file cannot be read.
     """
     commits = [plan.slice_starts_ms[block.slice_no] + part.commit for part in block.in_log_order()]
     duplicates = None if plan.duplicates is None else plan.duplicates.of_block(block)

@@ -67,9 +67,7 @@ def scan_all(
     """Read the blocks of a chunk in tasks. Return what they count, in log order.
 
     Further tasks read the blocks `beside` for the audit (`scan_again`). They are the second result.
-
-    Raises:
-        LogError: a file cannot be read.
+    Raises LogError: a file cannot be read.
     """
     asked = [*((scan, group) for group in groups), *((scan_again, group) for group in beside)]
     done: list[Any] = tasks.run(lambda task: task[0](task[1], plan), asked)
@@ -78,11 +76,7 @@ def scan_all(
 
 
 def scan(blocks: Sequence[Block], plan: ScanPlan) -> list[Scanned]:
-    """Read blocks.
-
-    Raises:
-        LogError: a file cannot be read.
-    """
+    """Read blocks. Raises LogError: a file cannot be read."""
     name = f"records-{blocks[0].sequence}"
     writers = _Writers(*(ShuffleWriter(plan.directory, f"{kind}-{name}") for kind in _Writers._fields))
     combiner = None if plan.partials is None else plan.partials.combining.combiner()
@@ -337,8 +331,7 @@ def _joined(parts: Sequence[Int64s]) -> Int64s:
 def scan_again(blocks: Sequence[Block], plan: ScanPlan) -> dict[int, IdSum]:
     """Read blocks a second time, for the audit. Return slice number -> ids of its records.
 
-    Raises:
-        LogError: a file cannot be read.
+    Raises LogError: a file cannot be read.
     """
     ids_of_slices: dict[int, IdSum] = {}
     for block in blocks:

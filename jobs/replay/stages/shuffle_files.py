@@ -150,8 +150,7 @@ def shuffle_writers(*writers: ShuffleWriter) -> Iterator[None]:
 def read_shuffled(shuffled: Iterable[ShuffleBatch]) -> Iterator[tuple[ShuffleBatch, pa.RecordBatch]]:
     """Yield the batches of shuffle files in the given order.
 
-    Raises:
-        AuditError: the bytes of a shuffle file are not those that a task wrote; the attempt is void.
+    Raises AuditError: the bytes of a shuffle file are not those that a task wrote; the attempt is void.
     """
     opened: dict[str, pa.NativeFile] = {}
     for entry in shuffled:

@@ -54,9 +54,8 @@ class Filter:
 def filtered(rows: "pa.Table", wanted: Filter) -> "pa.Table":
     """Return the rows that a filter keeps, in their order.
 
-    Raises:
-        RangeError: the value cannot have the column's type, values of that type have no order, or the texts of too many
-            different values would have to be compared.
+    Raises RangeError: the value cannot have the column's type, values of that type have no order, or the texts of too
+    many different values would have to be compared.
     """
     import pyarrow as pa
 

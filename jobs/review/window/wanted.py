@@ -93,9 +93,7 @@ def key_of_text(pipeline: Pipeline, text: str, columns: Mapping[str, Node]) -> K
 
     Of several key columns, `text` has the values in the order of `log.key` as a line of CSV. It is `all` for a pipeline
     with `log.over: all`. `columns` are the stored ones of `window_outputs`, which have the types of the key.
-
-    Raises:
-        RequestError: the text has another number of values, or a value has not the type of its column.
+    Raises RequestError: the text has another number of values, or a value has not the type of its column.
     """
     names = pipeline.log.key_columns
     if not names and text != ALL:
@@ -133,8 +131,7 @@ def _typed(name: str, text: str, node: Node) -> "pa.Scalar[Any]":
 def fixed_end(windows: WindowsGrammar, start_ms: int) -> int | None:
     """Return the end of the window that starts at an instant, if all windows of the pipeline have one size.
 
-    Raises:
-        RequestError: no window starts there. The message has the nearest windows.
+    Raises RequestError: no window starts there. The message has the nearest windows.
     """
     tumbling, sliding = windows.tumbling, windows.sliding
     if sliding is not None:

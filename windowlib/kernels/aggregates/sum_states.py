@@ -150,11 +150,7 @@ class _Texts:
 
 
 def totals_of_mantissas(mantissa: pa.Array, exponent: Int64s) -> Totals:
-    """Return the sums for stored mantissas and exponents.
-
-    Raises:
-        InvariantBroken: an exponent is less than -1074.
-    """
+    """Return the sums for stored mantissas and exponents. Raises InvariantBroken: an exponent is less than -1074."""
     if len(exponent) and exponent.min() < -SCALE_BITS:
         raise InvariantBroken(
             f"the exponent of an exact sum must be >= -{SCALE_BITS}, got {exponent[exponent < -SCALE_BITS][0]}"
