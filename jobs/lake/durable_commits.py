@@ -135,9 +135,7 @@ def sync_commits(uri: str, *, after: int) -> int | None:
 
     Files of these commits that are gone are left out: a later commit has removed them. Returns the newest of these
     commits; None if there is none, or if nothing is awaited.
-
-    Raises:
-        StoreError: as for `durable_commits`.
+    Raises StoreError: as for `durable_commits`.
     """
     if not waits_for_disk(uri):
         return None
@@ -157,8 +155,7 @@ def sync_commits(uri: str, *, after: int) -> int | None:
 def sync_newest(uri: str) -> None:
     """Wait until the disk has the newest commit to a table, whose writer may have been killed before it has waited.
 
-    Raises:
-        StoreError: as for `durable_commits`.
+    Raises StoreError: as for `durable_commits`.
     """
     if waits_for_disk(uri):
         sync_commits(uri, after=newest_in_log(uri) - 1)

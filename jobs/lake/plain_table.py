@@ -50,9 +50,7 @@ class PlainTable:
         """Return the rows of some slices (None: of all) as an Arrow dataset.
 
         Files that have no row of `chosen` by their statistics in Delta's log are left out.
-
-        Raises:
-            DeltaError: the table has a feature that its files alone do not show, such as deletion vectors.
+        Raises DeltaError: the table has a feature that its files alone do not show, such as deletion vectors.
         """
         import pyarrow.compute as pc
         import pyarrow.dataset as pads
@@ -83,8 +81,7 @@ class PlainTable:
 def open_plain(uri: str) -> PlainTable | None:
     """Return a plain table at its newest version; None if there is none.
 
-    Raises:
-        StoreError: the table cannot be read.
+    Raises StoreError: the table cannot be read.
     """
     from deltalake.exceptions import TableNotFoundError
 
@@ -161,9 +158,7 @@ def replace_slices(table: PlainTable, actions: "Iterable[AddAction]", new: Repla
     """Put files in the place of the partitions of some slices, in one commit directly after the table's version.
 
     Returns false if the table has another version now. Then no row was changed.
-
-    Raises:
-        StoreError: the table cannot be written.
+    Raises StoreError: the table cannot be written.
     """
     from deltalake import CommitProperties, Schema, Transaction
     from deltalake.exceptions import CommitFailedError

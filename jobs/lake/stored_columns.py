@@ -27,8 +27,7 @@ _NO_ATTEMPT: Final = [("slice_id", "=", "")]
 def is_stored(table: OpenedTable, columns: AbstractSet[str]) -> bool:
     """Return whether a file of a table has one of some columns. The footers of the files are read until one has.
 
-    Raises:
-        OSError: a file cannot be read.
+    Raises OSError: a file cannot be read.
     """
     system, root = file_system(table.uri)
 
@@ -45,9 +44,7 @@ def replace_columns(table: OpenedTable, replaced: Mapping[str, Mapping[str, Any]
     """Put other columns in the places of columns that no file has, in one commit: former name -> the new column.
 
     The opened table moves to its newest version.
-
-    Raises:
-        CommitFailedError: another process has committed since the table was opened, or `declare_features` has.
+    Raises CommitFailedError: another process has committed since the table was opened, or `declare_features` has.
     """
     from deltalake import CommitProperties, Schema
 

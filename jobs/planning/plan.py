@@ -74,7 +74,6 @@ class Plan:
 
     @property
     def range(self) -> tuple[Step, ...]:
-        """The steps of the range, without those of a warm-up."""
         return tuple(step for step in self.steps if not step.is_warm_up)
 
     @property

@@ -55,7 +55,6 @@ class Pinned:
     were_dates: frozenset[str] = frozenset()
 
     def uri(self, table: str) -> str:
-        """Return the path of one of the pipeline's tables."""
         return self.order.lake.table(self.order.pipeline.name, table)
 
     @property
@@ -78,8 +77,7 @@ class Pinned:
     def buckets(self, records: int, *, cores: int) -> int:
         """Return the number of buckets for so many records and the state before them, in tasks on `cores` cores.
 
-        Raises:
-            StoreError: a table of the state cannot be read; the message names the damaged file.
+        Raises StoreError: a table of the state cannot be read; the message names the damaged file.
         """
         rows = stored = 0
         if self.order.before is not None and not self.lets_rows_stay():

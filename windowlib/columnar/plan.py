@@ -72,5 +72,4 @@ class BucketPlan:
     were_dates: frozenset[str] = frozenset()
 
     def table(self, name: str) -> Table:
-        """Return the table with this name."""
         return next(table for table in self.tables if table.name == name)

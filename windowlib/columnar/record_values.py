@@ -52,7 +52,6 @@ class KeyReader:
     """
 
     def __init__(self, count: int, *, known_max: int = KEYS_MAX) -> None:
-        """Prepare for keys of `count` columns."""
         self._count = count
         self._known_max = known_max
         self._known: dict[tuple[Any, ...], tuple[Any, ...]] = {}
@@ -60,7 +59,6 @@ class KeyReader:
         self._of_value = _KeysOfOne()
 
     def keys(self, batch: pa.RecordBatch) -> Iterable[tuple[Any, ...]]:
-        """Return the key of each row."""
         if len(self._known) + len(self._of_value) > self._known_max:
             self._known.clear()
             self._of_value.clear()
@@ -216,8 +214,6 @@ def _record_reader(columns: Mapping[str, _Reader]) -> _Reader:
 
 
 def _fields_reader(fields: Mapping[str, _Reader]) -> _Reader:
-    """Return a function that reads a mapping with these fields."""
-
     def read(value: Any) -> Any:  # noqa: ANN401 - a mapping, or damaged
         if type(value) is not dict:
             raise ValueError

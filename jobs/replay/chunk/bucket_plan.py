@@ -61,9 +61,7 @@ def chunk_tables(pipeline: Pipeline, pinned: PinnedLog, *, stored_records: Itera
     """Return the tables that a pipeline writes when it reads a log.
 
     `stored_records` are the types of column `record` in the side tables that exist already.
-
-    Raises:
-        SpecError: parts of the pipeline contradict each other or the columns of the log.
+    Raises SpecError: parts of the pipeline contradict each other or the columns of the log.
     """
     in_log = {name: spell_type(node) for name, node in pinned.nodes.items()}
     derived = derivation(pipeline, in_log)
