@@ -62,8 +62,7 @@ class Functions:
     def load(self, grammar: FunctionGrammar, path: str) -> object:
         """Import a function's module and return its attribute of that name; `path` is the key in the file.
 
-        Raises:
-            SpecError: the module does not exist, its import fails, or it has no such attribute.
+        Raises SpecError: the module does not exist, its import fails, or it has no such attribute.
         """
         module_name, _, name = grammar.name.partition(":")
         source = self._find(module_name, path)
@@ -83,9 +82,7 @@ class Functions:
 
         Only modules beside the pipeline file count as imported. If the file gives a `version`, the text is made of the
         version instead.
-
-        Raises:
-            SpecError: the module does not exist, or its text cannot be read.
+        Raises SpecError: the module does not exist, or its text cannot be read.
         """
         if grammar.version is not None:
             return f"version {grammar.version}"
@@ -94,8 +91,7 @@ class Functions:
     def files(self, grammars: Iterable[FunctionGrammar]) -> frozenset[Path]:
         """Return the files of the functions' modules, and of the modules beside the pipeline file that they import.
 
-        Raises:
-            SpecError: as for `source_of`.
+        Raises SpecError: as for `source_of`.
         """
         sources = ((self._find(grammar.module, grammar.name), grammar.name) for grammar in grammars)
         read = (self._texts(module, path) for module, path in sources)

@@ -4,7 +4,7 @@ from typing import Any
 
 from jobs.engine.fingerprints import spec_fingerprint
 from jobs.lake.lake import Lake
-from jobs.ledger.view import Request, StagedRun
+from jobs.ledger.view import LedgerView, Request, StagedRun
 from jobs.pipeline.files import pipeline_from_json
 from jobs.pipeline.models.log import LogGrammar
 from jobs.pipeline.models.pipeline import Pipeline
@@ -29,6 +29,12 @@ def stored_pipeline(pipeline: Pipeline, request: Request) -> Pipeline:
     return stored.model_copy(update={"log": log, "publish": publish})
 
 
+def spec_of_request(pipeline: Pipeline, view: LedgerView, request_id: str | None) -> Pipeline:
+    """Return the pipeline of a request, such as a candidate with other windows; `pipeline` without a known request."""
+    request = None if request_id is None else view.requests.get(request_id)
+    return pipeline if request is None else stored_pipeline(pipeline, request)
+
+
 def at_read_log(pipeline: Pipeline, lake: Lake, run: StagedRun, *, stored: Pipeline) -> Pipeline:
     """Return a pipeline with the place of the log of a run's `stored` spec, if only there is a table that it has read.
 
@@ -49,7 +55,6 @@ def settled_rule(pipeline: Pipeline, request: Request) -> SettledGrammar | None:
 
 
 def _place(stored: LogGrammar, now: LogGrammar) -> dict[str, Any]:
-    """Return the keys that tell where the log is; none if the stored spec is for another kind of log."""
     is_same_kind = (stored.format, stored.pipeline, now.pipeline) == (now.format, None, None)
     return {key: getattr(now, key) for key in ("table", "partitions", "history")} if is_same_kind else {}
 

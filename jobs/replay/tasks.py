@@ -29,9 +29,7 @@ class Tasks(Protocol):
     """Runs tasks."""
 
     @property
-    def shares_files(self) -> bool:
-        """Whether all tasks see the files of this machine."""
-        ...
+    def shares_files(self) -> bool: ...
 
     @property
     def cores(self) -> int:

@@ -187,7 +187,6 @@ def _from_side_tables(
 
 
 def _without(rows: Sequence[Mapping[str, Any]], records: Sequence[LogRecord]) -> list[LogRecord]:
-    """Return the records of the log that no row of a side table is of: each row is of the most similar one."""
     left = [*records]
     for row in rows:
         stored = row.get("record") or {}
@@ -381,4 +380,9 @@ def _no_windows_text(pipeline: Pipeline) -> str:
         return "There are no windows: the function processes each record alone"
     if pipeline.windows.is_unbounded:
         return "The windows have no bounds in time, so the tables do not show in which panes of this key it is"
+    if pipeline.windows.is_processing_time:
+        return (
+            "The replay's clock at the record tells its windows, and no table has it: "
+            f"`hindcast explain {pipeline.name} --window` tells the records of a window"
+        )
     return "They were merged into other windows, or closed without a firing"

@@ -90,8 +90,7 @@ class AtlasOperator:
     def process(self, record: Record) -> Fate:
         """Process one record under the watermark before it, and return its fate.
 
-        Raises:
-            InvariantBroken: the windows are on event time, and the record has none.
+        Raises InvariantBroken: the windows are on event time, and the record has none.
         """
         at_ms = record.timestamp_ms if self._is_event_time else self.processing_time_ms
         if at_ms is None:
@@ -194,8 +193,7 @@ class AtlasOperator:
     def advance_watermark(self, watermark_ms: int, position: Position = START) -> None:
         """Advance event time to `watermark_ms`, caused by the record at `position`, and close the windows that are due.
 
-        Raises:
-            InvariantBroken: `watermark_ms` is less than the current watermark.
+        Raises InvariantBroken: `watermark_ms` is less than the current watermark.
         """
         check_watermark(self.watermark_ms, watermark_ms, position)
         self.watermark_ms = watermark_ms
@@ -298,8 +296,7 @@ class AtlasOperator:
     def restore(self, snapshot: Snapshot) -> None:
         """Set the state from a snapshot. The operator must be fresh.
 
-        Raises:
-            CheckpointError: the snapshot has another version or other key groups, or a row is damaged.
+        Raises CheckpointError: the snapshot has another version or other key groups, or a row is damaged.
         """
         snapshot.check_version()
         self._open.restore(snapshot.windows)

@@ -70,7 +70,6 @@ class BucketRun:
             self._executor.merge(partials)
 
     def process(self, slice_no: int, records: pa.RecordBatch) -> Iterator[IdentifiedRows]:
-        """Process the next records, which are of one slice."""
         yield from self._reach(slice_no)
         if not self._is_damaged:
             yield from self._identified(self._executor.process(records))

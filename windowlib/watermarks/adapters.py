@@ -144,8 +144,7 @@ class UpstreamSource:
     def on_row(self, row: Mapping[str, Any]) -> list[WatermarkEvent]:
         """Process a marker, or a record after its fate is decided. A watermark that does not rise is ignored.
 
-        Raises:
-            SpecError: the column is not an integer.
+        Raises SpecError: the column is not an integer.
         """
         watermark_ms = row.get(self._column)
         if watermark_ms is None:
@@ -367,8 +366,7 @@ def source_context(
 ) -> SourceContext:
     """Return the context that Flink 1.x passes to a source with this time characteristic.
 
-    Raises:
-        SpecError: there is no such characteristic, or an interval or time-out is not positive.
+    Raises SpecError: there is no such characteristic, or an interval or time-out is not positive.
     """
     match time:
         case "event":

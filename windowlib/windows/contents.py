@@ -35,7 +35,6 @@ class WindowScope:
 
     @property
     def processing_time_ms(self) -> int:
-        """The current processing time."""
         return self._open.processing_time_ms
 
     @property

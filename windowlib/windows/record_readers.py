@@ -121,11 +121,7 @@ class WatermarkOfFunction:
     function: Callable[..., object]
 
     def __call__(self, *arguments: object) -> int | None:
-        """Return the function's watermark in ms, or None.
-
-        Raises:
-            SpecError: the function returned something else.
-        """
+        """Return the function's watermark in ms, or None. Raises SpecError: the function returned something else."""
         result = self.function(*arguments)
         watermark_ms = None if result is None else whole_number(result)
         if result is not None and watermark_ms is None:

@@ -65,7 +65,6 @@ class WindowStore:
         return open_window
 
     def register_cleanup(self, open_window: OpenWindow) -> None:
-        """Register the window's cleanup timer, if the window has a cleanup instant."""
         if open_window.cleanup_ms < MAX_TIME_MS:
             self._cleanup_timers.register(open_window.cleanup_ms, open_window.key, open_window.window)
 
@@ -136,9 +135,8 @@ class WindowStore:
     def restore(self, rows: Iterable[WindowStateRow]) -> None:
         """Open the windows of one or more snapshots.
 
-        Raises:
-            CheckpointError: a row is in a wrong key group or in one that this operator does not own, or a window has
-                two rows.
+        Raises CheckpointError: a row is in a wrong key group or in one that this operator does not own, or a window has
+        two rows.
         """
         for row in rows:
             timers, window = self.runtime.timers, _window(row.window_start_ms, row.window_end_ms)

@@ -199,8 +199,6 @@ def _ranged(
 
 
 def _values(key: str, no_value: str | int, max_values: int) -> Probe:
-    """Return a probe that becomes the set of a key's values, and the set of those that every slice has."""
-
     def make(seen: Sequence[Seen], _rule: Rule) -> Expectations:
         sets = [frozenset(result.observed.get("sample", ())) for result in seen if "note" not in result.observed]
         known = frozenset().union(*sets)

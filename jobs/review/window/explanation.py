@@ -56,8 +56,8 @@ def explain_window(
     """Explain a window of the published runs, or with the staged runs of a request in their place.
 
     Only slices are read that may have records of the window, or in which it is open. Of their records, only those of
-    the key leave the tasks. `pipeline` is the spec of the published chain. `reading` returns the tasks that read a
-    slice, and may refuse to read it.
+    the key leave the tasks. `pipeline` is the one of `spec_of_request`. `reading` returns the tasks that read a slice,
+    and may refuse to read it.
 
     Raises:
         RequestError: there is no such window, or several, or the pipeline has no windows with bounds.
@@ -94,7 +94,7 @@ def explain_window(
         counts=dict(told.counts),
         panes=panes,
         is_open=is_open,
-        outputs=pipeline.output_columns,
+        outputs=chain.outputs,
         slices=tuple(replay.panes),
         unread=tuple(replay.unread),
         differences=(
@@ -109,8 +109,7 @@ def explain_window(
 def key_columns_of(lake: Lake, pipeline: Pipeline) -> Mapping[str, Node]:
     """Return the stored columns of `window_outputs`, which have the types of the key columns.
 
-    Raises:
-        RequestError: key and bounds do not name a window of the pipeline, or nothing has been replayed.
+    Raises RequestError: key and bounds do not name a window of the pipeline, or nothing has been replayed.
     """
     why = _why_not_named(pipeline)
     if why is not None:
@@ -166,7 +165,6 @@ class _Told:
 
 
 def _resolved(chain: Chain, asked: AskedWindow, stored: StoredPanes) -> WantedWindow:
-    """Return the window that was asked for."""
     pipeline = chain.pipeline
     assert pipeline.windows is not None, "the caller has checked it"
     end_ms = fixed_end(pipeline.windows, asked.start_ms)
@@ -335,8 +333,7 @@ def slices_with_records(
 ) -> frozenset[str]:
     """Return the slices that may have records of a window: all whose files do not show that they have none.
 
-    Raises:
-        LogError: the log cannot be read.
+    Raises LogError: the log cannot be read.
     """
     if pipeline.windows is not None and pipeline.windows.is_processing_time:
         # At the end of a slice, its clock is at that end.

@@ -116,7 +116,6 @@ class PlacedLists:
         return len(self.ends)
 
     def sizes(self) -> Int64s:
-        """Return the length of each list."""
         return np.diff(self.ends, prepend=np.int64(0))
 
 

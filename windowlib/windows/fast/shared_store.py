@@ -52,7 +52,6 @@ class SameBounds:
         return len(self.windows) + len(self.keys)
 
     def __contains__(self, key: object) -> bool:
-        """Return whether there is a window of this key."""
         return key in self.opened()
 
     def is_only_waiting(self, at_ms: int) -> bool:
@@ -108,7 +107,6 @@ class SharedStore(WindowStore):
         return sum(len(same_bounds.keys) for same_bounds in self.by_bounds.values())
 
     def settle_waiting(self) -> None:
-        """Add all records that wait to their windows."""
         for same_bounds in self.by_bounds.values():
             same_bounds.opened()
 
