@@ -129,7 +129,7 @@ class LedgerTable(LedgerStore):
                 if self._table is None:
                     self._refuse_without_log()
                     return 0
-            elif not is_newest(self.uri, self._table.version()):
+            elif is_remote(self.uri) or not is_newest(self.uri, self._table.version()):  # in a store, one LIST
                 self._table.update_incremental()
             return self._table.version()
 
