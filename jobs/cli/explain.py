@@ -17,7 +17,7 @@ from jobs.plain_text import counted
 from jobs.planning.chains import RunsByState
 from jobs.planning.published_spec import on_published_spec
 from jobs.planning.request_context import RequestContext
-from jobs.planning.stored_spec import at_read_log, stored_pipeline
+from jobs.planning.stored_spec import at_read_log, spec_of_request, stored_pipeline
 from jobs.reading.stored_tables import spec_of
 from jobs.review.explain import Locator, explain
 from jobs.runs import SHOWN_DIGITS
@@ -147,19 +147,19 @@ def _explained(
     from jobs.review.window.wanted import key_of_text
     from jobs.spark.lazy_session import LazySession
 
-    pipeline, lake = work.pipeline, work.lake
+    lake, view = work.lake, work.ledger.view()
+    request_id = None if request_text is None else options.request_of(work, request_text)
+    pipeline = spec_of_request(work.pipeline, view, request_id)
     key_text, start_text = window
     asked = AskedWindow(
         key=key_of_text(pipeline, key_text, key_columns_of(lake, pipeline)),
         start_ms=parse_bound(pipeline, start_text),
         end_ms=None if end_text is None else parse_bound(pipeline, end_text),
-        request=None if request_text is None else options.request_of(work, request_text),
+        request=request_id,
         most=most,
     )
     with closing(LazySession.named("hindcast explain", master)) as session, explained(pipeline):
-        return explain_window(
-            lake, pipeline, asked, view=work.ledger.view(), reading=lambda chunk: reading_tasks(session, chunk)
-        )
+        return explain_window(lake, pipeline, asked, view=view, reading=lambda chunk: reading_tasks(session, chunk))
 
 
 def _show(pipeline: Pipeline, explained: "WindowExplanation") -> None:

@@ -11,6 +11,7 @@ import importlib.util
 import sys
 import sysconfig
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
@@ -130,9 +131,10 @@ class Functions:
         if beside is not None:
             return beside
         for entry in sys.path:
-            installed = _file_in(Path(entry or "."), module_name)
-            if installed is not None:
-                return _Found(module_name, installed, is_beside=False)
+            with suppress(PermissionError):  # Python skips a directory that it may not read, too
+                installed = _file_in(Path(entry or "."), module_name)
+                if installed is not None:
+                    return _Found(module_name, installed, is_beside=False)
         looked = f"{self.directory} and " if self.directory is not None else ""
         raise self._error(
             path,
@@ -141,7 +143,10 @@ class Functions:
 
     def _beside(self, module_name: str, path: str) -> _Found | None:
         """Return the file of a module beside the pipeline file. It must not replace a module of another origin."""
-        file = _file_in(self.directory, module_name) if self.directory is not None else None
+        try:
+            file = _file_in(self.directory, module_name) if self.directory is not None else None
+        except OSError as error:
+            raise self._error(path, f"{error.filename} cannot be read: {error.strerror}") from error
         top = module_name.partition(".")[0]
         if file is None or top in _OURS:
             return None

@@ -20,7 +20,7 @@ from jobs.storage import FileStamp, file_stamp, names_in
 from windowlib.errors import StoreError
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable, PostCommitHookProperties
+    from deltalake import DeltaTable, PostCommitHookProperties, Schema
 
 log = logging.getLogger(__name__)
 
@@ -85,6 +85,29 @@ def renew_properties(
             post_commithook_properties=commit_hooks(uri),
         )
     return bool(renewed)
+
+
+def declare_features(uri: str, table: "DeltaTable", schema: "Schema") -> None:
+    """Declare the feature for TIMESTAMP_NTZ before a schema with the first such column is committed.
+
+    deltalake does that if it adds a column, but not in `create_write_transaction`. No reader of Delta's kernel opens a
+    table with the column and without the feature.
+
+    Raises:
+        CommitFailedError: the feature was declared, or another process committed first. Open the table again.
+    """
+    from deltalake import TableFeatures
+    from deltalake.exceptions import CommitFailedError
+
+    features = table.protocol().reader_features or ()
+    if "timestampNtz" in features or '"timestamp_ntz"' not in schema.to_json():
+        return
+    table.alter.add_feature(
+        TableFeatures.TimestampWithoutTimezone,
+        allow_protocol_versions_increase=True,
+        post_commithook_properties=commit_hooks(uri),
+    )
+    raise CommitFailedError("the table has another version now: a feature was declared")
 
 
 @contextmanager

@@ -124,10 +124,8 @@ class Lake:
         """
         other = "name another one with --lake or HINDCAST_LAKE"
         if not self.is_local:
-            if must_exist and not self._has_objects():
-                raise RequestError(
-                    f"the lake {self.root} has no object; the first `hindcast run` writes into it, or {other}"
-                )
+            if must_exist and (missing := self._missing_in_store()) is not None:
+                raise RequestError(f"the lake {self.root} {missing}, or {other}")
             return
         try:
             os.scandir(self.root).close()
@@ -141,15 +139,20 @@ class Lake:
         except OSError as error:
             raise RequestError(f"the lake {self.root} cannot be read: {error.strerror}; {other}") from error
 
-    def _has_objects(self) -> bool:
-        """Return whether an object store has anything below the root: it has no directories."""
+    def _missing_in_store(self) -> str | None:
+        """Return what an object store lacks, and what to do; None if it has an object below the root."""
         import pyarrow.fs as pafs
 
         try:
             system, root = file_system(self.root)
-            return bool(system.get_file_info(pafs.FileSelector(root, allow_not_found=True)))
+            if system.get_file_info(pafs.FileSelector(root, allow_not_found=True)):
+                return None
+            bucket = root.partition("/")[0]
+            if is_s3(self.root) and system.get_file_info(bucket).type == pafs.FileType.NotFound:
+                return f"does not exist: there is no bucket {bucket}; create it"
         except OSError as error:
             raise RequestError(f"the lake {self.root} cannot be read: {error}") from error
+        return "has no object; the first `hindcast run` writes into it"
 
     def table(self, pipeline: str, table: str) -> str:
         """Return the path or URI of one table of a pipeline.

@@ -210,6 +210,7 @@ def staged_event(request_id: str, result: RunResult, *, is_chain_start: bool, wa
             },
         }
         | ({"warms_up": True} if warms_up else {})
+        | ({} if result.state_columns is None else {"state_columns": [*result.state_columns]})
         | optional_fates(result.counts),
     )
 
@@ -275,6 +276,7 @@ def run_result(event: LedgerEvent) -> RunResult:
         warnings=tuple(details["warnings"]),
         clamped=details["clamped"],
         extras=details["extras"],
+        state_columns=None if (columns := details.get("state_columns")) is None else tuple(columns),
         checkpoint=_checkpoint(details.get("checkpoint", {"earlier": (), "stored_digests": {}})),
     )
 

@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Final
 
 from jobs.disk_errors import disk_problem
 from jobs.lake.delta_tables import pause_s
@@ -35,12 +36,16 @@ Decide = Callable[[LedgerView], Sequence[LedgerEvent]]
 """Returns the events to append to a view. It must be pure, because a write may call it several times."""
 
 
+EVENTS_OF_RUN: Final = 7
+"""A run has about so many events. The brief of a run takes a reader about as long."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerLimits:
     """A write fails after `attempts` lost races. Every `compact_every` versions, a writer merges small files.
 
-    A reader writes a snapshot if it has read `snapshot_every` events that no snapshot has, or if so many runs have no
-    brief in the newest one.
+    A reader writes a snapshot if it has read `snapshot_every` events that no snapshot has. A run without a brief counts
+    as `EVENTS_OF_RUN` of them.
     """
 
     attempts: int = 200
@@ -328,7 +333,7 @@ class Ledger:
         if history.files and not is_remote(self.uri):
             REMEMBERED.keep(self.uri, history)
         # After a clean-up, the attempt that counts is chosen again for every run, as long as no snapshot has it.
-        unsaved = max(history.count - history.saved, history.project.runs.unsettled)
+        unsaved = max(history.count - history.saved, EVENTS_OF_RUN * history.project.runs.unsettled)
         if table is not None and saves and unsaved >= self._limits.snapshot_every:
             self._save(table, history)
 

@@ -21,6 +21,7 @@ _TYPES: Final[Mapping[str, Any]] = {
     "clamped": int,
     "extras": Mapping[str, str | None],
     "checkpoint": CheckpointForm,
+    "state_columns": Sequence[Mapping[str, Any]],
     "filtered": int,
     "duplicate": int,
     "chain_start": bool,

@@ -4,7 +4,7 @@ from typing import Any
 
 from jobs.engine.fingerprints import spec_fingerprint
 from jobs.lake.lake import Lake
-from jobs.ledger.view import Request, StagedRun
+from jobs.ledger.view import LedgerView, Request, StagedRun
 from jobs.pipeline.files import pipeline_from_json
 from jobs.pipeline.models.log import LogGrammar
 from jobs.pipeline.models.pipeline import Pipeline
@@ -27,6 +27,12 @@ def stored_pipeline(pipeline: Pipeline, request: Request) -> Pipeline:
     if (log, publish) == (stored.log, stored.publish):
         return stored
     return stored.model_copy(update={"log": log, "publish": publish})
+
+
+def spec_of_request(pipeline: Pipeline, view: LedgerView, request_id: str | None) -> Pipeline:
+    """Return the pipeline of a request, such as a candidate with other windows; `pipeline` without a known request."""
+    request = None if request_id is None else view.requests.get(request_id)
+    return pipeline if request is None else stored_pipeline(pipeline, request)
 
 
 def at_read_log(pipeline: Pipeline, lake: Lake, run: StagedRun, *, stored: Pipeline) -> Pipeline:

@@ -380,4 +380,9 @@ def _no_windows_text(pipeline: Pipeline) -> str:
         return "There are no windows: the function processes each record alone"
     if pipeline.windows.is_unbounded:
         return "The windows have no bounds in time, so the tables do not show in which panes of this key it is"
+    if pipeline.windows.is_processing_time:
+        return (
+            "The replay's clock at the record tells its windows, and no table has it: "
+            f"`hindcast explain {pipeline.name} --window` tells the records of a window"
+        )
     return "They were merged into other windows, or closed without a firing"

@@ -54,12 +54,13 @@ def windows_of(
 ) -> RecordWindows:  # fmt: skip
     """Return the windows of a record.
 
-    Windows without bounds in time (global and count windows, Storm's queues) are not included. `record` maps a column
-    to its value; its time can be read. `runs` maps a slice to its run, in slice order. The state after the last run has
+    Windows without bounds in time (global and count windows, Storm's queues) are not included, nor are those of
+    processing time: the replay's clock at the record tells them, and no table has it. `record` maps a column to its
+    value; its time can be read. `runs` maps a slice to its run, in slice order. The state after the last run has
     the open windows. The panes of `unpublished` slices change what readers will see, and not what they see.
     """
-    at_ms = record_time(_windowed_by(pipeline), record).ms
-    if at_ms is None:
+    at_ms = record_time(pipeline.log.event_time, record).ms
+    if at_ms is None or (pipeline.windows is not None and pipeline.windows.is_processing_time):
         return RecordWindows(fired=(), superseded={}, still_open=())
     holds = _Holds(at_ms=at_ms, is_right_closed=pipeline.front_end == "storm")
     pairs = [(slice_id, run.result.attempt_id) for slice_id, run in runs.items()]
@@ -163,14 +164,6 @@ def _heir(bounds: Interval, windows: set[Interval]) -> Interval | None:
     """Return the smallest window that contains these bounds; None without one."""
     around = [window for window in windows if window[0] <= bounds[0] and bounds[1] <= window[1]]
     return min(around, key=lambda window: window[1] - window[0], default=None)
-
-
-def _windowed_by(pipeline: Pipeline) -> TimeColumn:
-    """Return the time column that assigns records to windows: event time, or arrival time on processing time."""
-    log, windows = pipeline.log, pipeline.windows
-    if windows is not None and windows.is_processing_time and log.arrival_time is not None:
-        return log.arrival_time
-    return log.event_time
 
 
 def _shown(bounds: Interval) -> str:

@@ -197,6 +197,7 @@ def _windows_plan(
         buckets=buckets,
         time=time,
         checkpoints=replace(pinned.checkpoint_rules(), changes_only=pinned.lets_rows_stay()),
+        were_dates=pinned.were_dates,
     )
     without_arrays, steps = save_steps(time.steps, directory)
     return WindowsPlan(bucket_plan=replace(plan, steps=without_arrays), steps=steps, directory=directory, known=known)

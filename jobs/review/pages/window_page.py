@@ -13,6 +13,7 @@ from jobs.pipeline.slices import parse_bound
 from jobs.plain_text import counted
 from jobs.reading.plain_values import rows_of
 from jobs.reading.published import BOUNDS
+from jobs.reading.stored_tables import spec_of
 from jobs.review import links
 from windowlib.errors import HindcastError, RequestError
 
@@ -80,7 +81,7 @@ class _Reader:
 
 
 def window_page(lake: Lake, pipeline: Pipeline, ask: WindowAsk, *, view: LedgerView) -> WindowPage:
-    """Return the page of a window. `pipeline` is the spec of the published chain.
+    """Return the page of a window. `pipeline` is the one of `spec_of_request`.
 
     A problem does not fail the page: the page then tells it.
     """
@@ -112,7 +113,7 @@ def _iso(at: object) -> str:
 
 
 def _explained(lake: Lake, pipeline: Pipeline, ask: WindowAsk, *, view: LedgerView) -> "WindowExplanation":
-    if pipeline.functions():
+    if pipeline.functions() or (view.head is not None and spec_of(view, view.head).functions()):
         raise RequestError(
             f"Pipeline {pipeline.name} runs functions of users, and the api-server does not run them. The command does."
         )

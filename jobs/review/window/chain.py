@@ -71,6 +71,12 @@ class Chain:
         return chain
 
     @property
+    def outputs(self) -> tuple[str, ...]:
+        """The columns of the result, first those that readers see."""
+        newest = (*[*self.published.values()][-1:], *[*self.runs.values()][-1:])
+        return tuple(dict.fromkeys(name for run in newest for name in spec_of(self.view, run).output_columns))
+
+    @property
     def slices(self) -> tuple[Slice, ...]:
         return tuple(run.result.slice for run in self.runs.values())
 

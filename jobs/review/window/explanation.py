@@ -56,8 +56,8 @@ def explain_window(
     """Explain a window of the published runs, or with the staged runs of a request in their place.
 
     Only slices are read that may have records of the window, or in which it is open. Of their records, only those of
-    the key leave the tasks. `pipeline` is the spec of the published chain. `reading` returns the tasks that read a
-    slice, and may refuse to read it.
+    the key leave the tasks. `pipeline` is the one of `spec_of_request`. `reading` returns the tasks that read a slice,
+    and may refuse to read it.
 
     Raises:
         RequestError: there is no such window, or several, or the pipeline has no windows with bounds.
@@ -94,7 +94,7 @@ def explain_window(
         counts=dict(told.counts),
         panes=panes,
         is_open=is_open,
-        outputs=pipeline.output_columns,
+        outputs=chain.outputs,
         slices=tuple(replay.panes),
         unread=tuple(replay.unread),
         differences=(

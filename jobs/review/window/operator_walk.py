@@ -167,12 +167,14 @@ class OperatorWalk:
         if late is None:
             return ("unassigned" if rank in self._unassigned else "counted"), None
         missed, late_by_ms = late
-        by = None if late_by_ms is None else f"by {human_duration(late_by_ms)}"
         # A late record of a session has missed the session that it would have been alone, and no other one.
-        if self.is_merging or not missed:
-            return "late", by
-        self.known |= missed
-        return ("late", by) if (self.window.start_ms, self.window.end_ms) in missed else ("counted", None)
+        if missed and not self.is_merging:
+            self.known |= missed
+            if (self.window.start_ms, self.window.end_ms) not in missed:
+                return "counted", None
+            if late_by_ms is not None and not self.window.is_right_closed:  # Storm's does not depend on the window
+                late_by_ms += max(end for _, end in missed) - self.window.end_ms  # the row has that of the last window
+        return "late", None if late_by_ms is None else f"by {human_duration(late_by_ms)}"
 
     def _open(self) -> Sequence[Bounds]:
         rows = self.executor.state().get(tables.WINDOW_STATE)
