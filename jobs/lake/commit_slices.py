@@ -72,7 +72,6 @@ class CommitSlicing(Slicing):
 
     @cached_property
     def times(self) -> dict[int, int]:
-        """The times of the commits that can be read."""
         return commit_times(self.log_files, self.log.version)
 
     @cached_property

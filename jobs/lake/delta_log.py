@@ -141,10 +141,6 @@ class LogTable(LogVersion):
 
     @override
     def bounds(self, column: str) -> "pa.Table":
-        """Return `path`, `low`, `high` and `nulls` of the data files whose statistics have all three of a column.
-
-        Raises LogError: the table is damaged.
-        """
         import pyarrow as pa
 
         with log_errors(self.uri, "reading the statistics of its files"):
@@ -158,7 +154,6 @@ class LogTable(LogVersion):
 
     @override
     def removal(self, columns: Sequence[str]) -> str:
-        """Return how a person removes the records that have no value of one of these partition columns."""
         where = " OR ".join(f"{name} IS NULL" for name in columns)
         return f"remove the records without one (DELETE … WHERE {where}, which changes no slice)"
 
@@ -247,7 +242,6 @@ class DeltaPlace:
     uri: str
 
     def open(self, version: int | None = None) -> LogTable:
-        """Return the table at a version (None: the newest); raises as `describe_log` does."""
         return describe_log(self.uri, version)
 
     def is_newest(self, version: int) -> bool:

@@ -130,7 +130,6 @@ class PinnedLog:
         return self._table.is_read_by_spark
 
     def missing(self, slices: Sequence[Slice]) -> Mapping[str, str] | None:
-        """Return slice -> why the log does not have its records yet; None if the log cannot tell that."""
         return self._table.missing(slices)
 
     def is_whole(self, slice_: Slice) -> bool:
@@ -145,7 +144,6 @@ class PinnedLog:
         refuse_replaced(self.whole.covered_files())
 
     def slice_of(self, group: str | None) -> str | None:
-        """Return the slice of a group of `history`; None outside of the slices."""
         return self._slicing.slice_of(group)
 
     def span_of(self, action: Mapping[str, Any], *, version: int) -> Span | None:
@@ -182,7 +180,6 @@ class PinnedLog:
         }
 
     def bounds(self, column: str) -> "pa.Table":
-        """Return the bounds of a column in the files of the log; as `LogVersion.bounds`."""
         return self._table.bounds(column)
 
     def coordinates(self, slice_id: str) -> LogCoordinates:

@@ -189,7 +189,6 @@ class IcebergVersion(LogVersion):
 
     @override
     def bounds(self, column: str) -> "pa.Table":
-        """Return `path`, `low`, `high` and `nulls` of the files whose manifests have all three of a column."""
         if column not in self.nodes:  # a part of a column, or a derived one
             return no_bounds()
         number = self.schema.find_field(column).field_id

@@ -245,7 +245,6 @@ class IcebergFiles(LogFiles):
         return manifests
 
     def live(self, version: int) -> "Iterator[tuple[IcebergFile, Mapping[str, Any]]]":
-        """Yield the files of a version, each with its `add`."""
         for manifest in self.manifests(version):
             for entry in manifest.fetch_manifest_entry(self.table.reader):
                 yield entry.data_file, self._action(manifest, entry.data_file)

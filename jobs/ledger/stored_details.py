@@ -120,7 +120,6 @@ class StoredDetails(Mapping[str, Any]):
         return self._found
 
     def _check(self, values: Mapping[str, object]) -> None:
-        """Compare the values of names with their types."""
         try:
             for name, value in values.items():
                 if name in _TYPES:

@@ -165,7 +165,6 @@ class UpstreamPlace:
         return {column: fields[name] for name, column in record_names(fields, log).items() if column not in nodes}
 
     def is_newest(self, version: int) -> bool:
-        """Return whether the other pipeline's ledger has this version, and no newer one. No file is read."""
         return is_newest(self.lake.ledger(self.upstream), version)
 
     def tip(self) -> LogTip:

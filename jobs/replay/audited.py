@@ -116,7 +116,6 @@ def _run_rows(computed: Computed) -> ArrowSlices:
 
 
 def _committed(computed: Computed, table: str) -> CommittedSlices:
-    """The committed rows of all runs of the chunk in a table."""
     pinned = computed.pinned
     return CommittedSlices(
         pinned.uri(table),

@@ -29,7 +29,9 @@ class Tasks(Protocol):
     """Runs tasks."""
 
     @property
-    def shares_files(self) -> bool: ...
+    def shares_files(self) -> bool:
+        """Whether all tasks see the files of this machine."""
+        ...
 
     @property
     def cores(self) -> int:

@@ -174,7 +174,6 @@ class OperatorExecutor:
         raise InvariantBroken(f"an operator got {partials.num_rows} partials, and takes records; please report this")
 
     def process(self, records: pa.RecordBatch) -> Emission:
-        """Process the records of one batch; before each record, take the steps up to it."""
         self._begin()
         emitted: dict[str, list[pa.Table]] = {}
         for start in range(0, records.num_rows, self._block):

@@ -123,7 +123,6 @@ class BucketRun:
             yield self._slice_no, KEPT_TAG + table, rows
 
     def _count(self, slice_no: int, equation: str, term: str, *, ids: IdSum) -> None:
-        """Add ids to a term of an equation of the audit."""
         self.tallies.setdefault((slice_no, equation, term), IdSum()).merge(ids)
 
     def _identified(self, emitted: Emission) -> Iterator[IdentifiedRows]:

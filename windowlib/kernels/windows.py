@@ -71,7 +71,6 @@ class Frame:
         return tuple(form.ranges(state, low, high) for form, state in zip(self.aggregates, states, strict=True))
 
     def empty(self, count: int) -> tuple[Any, ...]:
-        """Return the states of `count` windows without records."""
         return tuple(form.empty(count) for form in self.aggregates)
 
     def results(self, states: Sequence[Any]) -> tuple[pa.Array, ...]:

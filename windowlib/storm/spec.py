@@ -159,7 +159,6 @@ class StormSpec:
             )
 
     def effective_function(self) -> WindowFunction:
-        """Return `function`, with a tuple of aggregates as `Aggregates`."""
         return Aggregates(self.function) if isinstance(self.function, tuple) else self.function
 
     def policies(self) -> Policies:

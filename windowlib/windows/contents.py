@@ -130,7 +130,6 @@ class AggregatedContents:
             contents[i] = add_all(contents[i], column, positions)
 
     def result(self, contents: list[Any]) -> Value:
-        """Return the results of the aggregates."""
         return tuple(map(call, self._results, contents))
 
     def merge(self, target: list[Any], sources: Sequence[list[Any]], *, in_log_order: bool) -> list[Any]:  # noqa: ARG002

@@ -192,7 +192,6 @@ class OpenWindow:
 
     @property
     def profile(self) -> Profile:
-        """The engine profile whose semantics apply."""
         return self.runtime.profile
 
     def _is_cleanup(self, at_ms: int, *, is_event_time: bool) -> bool:

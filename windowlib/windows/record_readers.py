@@ -219,11 +219,9 @@ class EvictorOnColumns(Evictor):
     missing: Missing = ()
 
     def keep_before(self, records: Sequence[Stored], window: Window, ctx: EvictorContext) -> Sequence[Stored]:
-        """Show the records' columns."""
         return self._kept(self.inner.keep_before, records, (window, shown_context(ctx, self.missing)))
 
     def keep_after(self, records: Sequence[Stored], window: Window, ctx: EvictorContext) -> Sequence[Stored]:
-        """Show the records' columns."""
         return self._kept(self.inner.keep_after, records, (window, shown_context(ctx, self.missing)))
 
     def _kept(self, keep: _Evict, records: Sequence[Stored], where: tuple[Window, EvictorContext]) -> Sequence[Stored]:

@@ -197,7 +197,6 @@ class WindowOperator(TimedOperator):
         return self._firing.tallies.take()
 
     def snapshot(self) -> Snapshot:
-        """Return all state as plain rows in a fixed order. The operator's own state does not change."""
         return Snapshot(
             watermark_ms=self._timers.watermark_ms,
             processing_time_ms=self._timers.processing_time_ms,

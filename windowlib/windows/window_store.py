@@ -59,7 +59,6 @@ class WindowStore:
         return (last_ms, cleanup_ms, cleanup_ms)
 
     def create(self, key: Hashable, window: Window, lifetime: Lifetime) -> OpenWindow:
-        """Return a new open window without contents."""
         open_window = OpenWindow(key, window, self.runtime, lifetime)
         self.by_key.setdefault(key, {})[window] = open_window
         return open_window

@@ -293,7 +293,6 @@ def _grouped(
 
 
 def _buckets(rows: pa.Table, table: Table, *, buckets: int) -> Iterator[tuple[int, pa.Table]]:
-    """Yield the rows of each bucket."""
     if buckets == 1 or not rows.num_rows:
         yield 0, rows
         return

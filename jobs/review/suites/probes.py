@@ -53,7 +53,6 @@ class Probe:
     make: Make
 
     def check(self, index: int) -> Check:
-        """Return the probe as a check of a suite."""
         return Check(index=index, type=self.type, kwargs=self.kwargs)
 
 

@@ -133,7 +133,6 @@ class _Kept:
         return inner
 
     def of_document(self, document: Document) -> Document:
-        """Return the fields of a document that are kept."""
         fields, result = self.fields, {}
         for name, field in document.items():
             if name in fields and (kept := fields[name].of_value(field)) is not MISSING:

@@ -304,7 +304,6 @@ def _plan(frame: Frame, slice_start_ms: int, steps: StepRange) -> BucketPlan:
 
 
 def _batch(frame: Frame, block: RecordBlock, rows: Int64s) -> pa.RecordBatch:
-    """Return records of a block as the executors get them."""
     layout = frame.plan.layout
     columns: dict[str, pa.Array] = {
         name: pa.array(getattr(block, name)[rows]) for name in ("sequence", "rank", "event_time_ms", "record_hash")

@@ -59,7 +59,6 @@ class SameBounds:
         return not self.windows and at_ms == self.lifetime[0] == self.lifetime[1]
 
     def values(self) -> Collection[OpenWindow]:
-        """Return the windows in no fixed order."""
         return self.opened().values()
 
     def opened(self) -> dict[Hashable, OpenWindow]:
