@@ -95,6 +95,8 @@ EXACT_FIRINGS: Final = 1_000
 class ContinuousEventTime(Trigger):
     """Fires whenever the watermark passes a multiple of the interval, and at the window's end.
 
+    A firing is never set later than the window's end at that time. So a session that grows fires at its earlier ends,
+    too, and counts the interval from there.
     If one watermark passes more multiples than `exact_firings` outside of the window's bounds, the trigger fires at the
     first, and then only at so many of the last. Else one record with a wrong year would cause millions of equal panes.
     """
@@ -157,7 +159,10 @@ class ContinuousEventTime(Trigger):
 
 @dataclass(frozen=True, slots=True)
 class ContinuousProcessingTime(Trigger):
-    """Fires whenever the clock passes a multiple of the interval, and at the end of a processing-time window."""
+    """Fires whenever the clock passes a multiple of the interval, until it reaches the window's end, and there.
+
+    This is so for event-time windows, too. If their first record arrives after that, the trigger fires once.
+    """
 
     interval_ms: int
     can_merge = True

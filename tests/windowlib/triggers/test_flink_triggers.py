@@ -5,8 +5,15 @@ import pytest
 from tests.support.harness import window_harness
 from windowlib.bounds import MAX_TIME_MS, MIN_TIME_MS
 from windowlib.profiles import STRICT
-from windowlib.triggers.flink import ContinuousEventTime, CountReached, DeltaExceeded, EndOfStream, EventTime
-from windowlib.windows.assigners import Global, Tumbling
+from windowlib.triggers.flink import (
+    ContinuousEventTime,
+    ContinuousProcessingTime,
+    CountReached,
+    DeltaExceeded,
+    EndOfStream,
+    EventTime,
+)
+from windowlib.windows.assigners import Global, Session, Tumbling
 
 
 def test_event_time_fires_at_the_end_of_the_window_and_for_each_late_record() -> None:
@@ -82,3 +89,18 @@ def test_intervals_that_one_watermark_passes_outside_of_the_window_are_bounded()
     of_window.record("a", 1, at_ms=1)
     of_window.watermark(90)
     assert len(of_window.values()) == 9
+
+
+def test_a_continuous_trigger_sets_no_firing_later_than_the_end_of_the_window() -> None:
+    session = window_harness(assigner=Session(gap_ms=10), trigger=ContinuousEventTime(60))
+    for at_ms in range(0, 40, 5):
+        session.watermark(at_ms - 3)
+        session.record("a", at_ms, at_ms=at_ms)
+    assert [pane.window.end_ms for pane in session.panes()] == [20, 30, 40], "not at 60, although the session goes on"
+    of_event_time = window_harness(
+        assigner=Tumbling(size_ms=100), trigger=ContinuousProcessingTime(10), leftovers="report"
+    )
+    for clock_ms in (1_000, 1_020, 1_040):
+        of_event_time.clock(clock_ms)
+        of_event_time.record("a", clock_ms, at_ms=5)
+    assert of_event_time.values() == [[1_000]], "the clock was beyond the end of the window at its first record"
