@@ -44,7 +44,6 @@ class ArrowSlices:
             start += batch.num_rows
 
     def frame(self, number: int, columns: Sequence[str], *, exact: bool = False) -> "pd.DataFrame":
-        """Return the rows of one slice as a pandas DataFrame."""
         return to_pandas(self._table.select(list(columns)).filter(pa.array(self._slices == number)), exact=exact)
 
 

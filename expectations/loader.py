@@ -30,9 +30,7 @@ def suite_directory(home: Path | None, environ: Mapping[str, str] = os.environ) 
     It is HINDCAST_EXPECTATIONS if that is set. Else it is the first of these directories that exists: `expectations`
     beside the pipeline file, `expectations` beside the directory of the pipeline file, Hindcast's own directory.
     Without a file (`home` is None), only the first and the last apply.
-
-    Raises:
-        SpecError: HINDCAST_EXPECTATIONS is not a directory.
+    Raises SpecError: HINDCAST_EXPECTATIONS is not a directory.
     """
     chosen = environ.get(SUITES_VARIABLE)
     if chosen:
@@ -51,10 +49,8 @@ def resolve_suite(text: str, *, root: Path = EXPECTATIONS_DIR) -> Path:
 
     `text` is `expectations/flights.json` or `flights.json`, or an absolute path inside `root`. Symbolic links are
     resolved before the comparison.
-
-    Raises:
-        SpecError: the path is outside `root`, is not a `.json` file, or does not exist. The message lists the files
-            that exist.
+    Raises SpecError: the path is outside `root`, is not a `.json` file, or does not exist. The message lists the files
+    that exist.
     """
     home = root.resolve()
     given = Path(text)
@@ -84,10 +80,8 @@ def load_suite_file(path: Path) -> SuiteFile:
     The file is one object with at least one of the keys `window_outputs`, `late_records` and `run`. Each value is a
     suite in Great Expectations' format without ids: `{"name": ..., "expectations": [{"type", "kwargs", "severity"?,
     "description"?, "meta"?, "notes"?}], "meta"?, "notes"?}`.
-
-    Raises:
-        SpecError: the file has something that Great Expectations would reject, drop, or decide differently on its two
-            engines.
+    Raises SpecError: the file has something that Great Expectations would reject, drop, or decide differently on its
+    two engines.
     """
     document = read_json(path)
     reader = _Reader(path)
@@ -103,9 +97,7 @@ def check_suite_file(path: Path, *, columns: Mapping[str, Collection[str]] | Non
     """Return the suites of a file, fully validated, also that the columns of the checks exist.
 
     `columns` maps the tables to check to their columns; those of `run` are always checked.
-
-    Raises:
-        SpecError: as for `load_suite_file`, or a check names a column that its table does not have.
+    Raises SpecError: as for `load_suite_file`, or a check names a column that its table does not have.
     """
     loaded = load_suite_file(path)
     known: dict[str, Collection[str]] = {RUN: tuple(RUN_COLUMNS), **(columns or {})}

@@ -63,8 +63,7 @@ def _import() -> None:
 def prepare(suite: Suite) -> None:
     """Import Great Expectations and build the suite, so that a replay fails before it starts if the suite is bad.
 
-    Raises:
-        SpecError: Great Expectations does not accept the suite.
+    Raises SpecError: Great Expectations does not accept the suite.
     """
     with _ONE_AT_A_TIME, _quiet():
         _build(suite.name, suite.checks)
@@ -99,7 +98,6 @@ def validate(table_name: str, frame: "pd.DataFrame", suite: Suite) -> list[Outco
 
 
 def _with_times_in_utc(frame: "pd.DataFrame") -> "pd.DataFrame":
-    """Give all times the zone UTC."""
     import pandas as pd
 
     times = {str(name): frame[name].dt for name, kind in frame.dtypes.items() if kind.kind == "M"}
@@ -118,7 +116,6 @@ class _Answer:
     exception: str | None = None
 
     def take(self, result: "ExpectationValidationResult") -> None:
-        """Store a result by its role, check or companion."""
         if _tags(result)[_ROLE] == _COMPANION:
             self.companion = result
         else:

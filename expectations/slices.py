@@ -43,9 +43,7 @@ class SlicedTable(Protocol):
         ...
 
     @property
-    def schema(self) -> "pa.Schema":
-        """All columns of the table."""
-        ...
+    def schema(self) -> "pa.Schema": ...
 
     def batches(self, columns: Sequence[str]) -> "Iterator[tuple[npt.NDArray[np.int64], pa.RecordBatch]]":
         """Return the slice number of each row and the columns, batch by batch; the same at every call."""

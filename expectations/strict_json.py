@@ -18,10 +18,9 @@ _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 def read_json(path: Path) -> Any:  # noqa: ANN401 -- any JSON value; the caller narrows it
     """Return the JSON document of a file.
 
-    Raises:
-        SpecError: the file is missing, not a regular file, larger than 1 MB, not UTF-8, not JSON, nested deeper than
-            32 levels, or has a key twice in one object, NaN, an infinity, a number of more than 40 digits, one
-            above 1.8e308, or half of a character (a lone surrogate).
+    Raises SpecError: the file is missing, not a regular file, larger than 1 MB, not UTF-8, not JSON, nested deeper than
+    32 levels, or has a key twice in one object, NaN, an infinity, a number of more than 40 digits, one above 1.8e308,
+    or half of a character (a lone surrogate).
     """
     try:
         if path.exists() and not path.is_file():  # the opening of a pipe would wait

@@ -62,8 +62,7 @@ def may_write(place: str) -> bool:
 def writing(place: str) -> Iterator[None]:
     """Turn the error of a disk into a `StoreError` that names the place. All other exceptions pass.
 
-    Raises:
-        StoreError: the disk is full, over its quota, read-only or broken, or this user may not use the place.
+    Raises StoreError: the disk is full, over its quota, read-only or broken, or this user may not use the place.
     """
     try:
         yield

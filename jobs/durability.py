@@ -29,8 +29,7 @@ _NOT_SUPPORTED: Final = (errno.EINVAL, errno.ENOTSUP)
 def waits_for_disk(uri: str) -> bool:
     """Return whether commits to a place are awaited: it is on this machine, and the setting is `on`.
 
-    Raises:
-        RequestError: the setting has another value.
+    Raises RequestError: the setting has another value.
     """
     setting = os.environ.get(SETTING) or "on"
     if setting not in {"on", "off"}:
@@ -41,8 +40,7 @@ def waits_for_disk(uri: str) -> bool:
 def sync_files(paths: Iterable[Path]) -> None:
     """Wait until the disk has the content of files, and the names in directories. What is gone is left out.
 
-    Raises:
-        OSError: a path cannot be opened, or the disk failed.
+    Raises OSError: a path cannot be opened, or the disk failed.
     """
     awaited = [*paths]
     if len(awaited) > 1:
@@ -86,9 +84,7 @@ def durable_files() -> Iterator[Put]:
 
     The files get their names at the end of the context, when the disk has the content of all of them. They are awaited
     together, which takes little longer than one. If the context raises, there are none of them.
-
-    Raises:
-        StoreError: the disk has not confirmed the files.
+    Raises StoreError: the disk has not confirmed the files.
     """
     awaited = dict[str, Path]()
     with ExitStack() as names:

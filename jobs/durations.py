@@ -16,9 +16,8 @@ _DURATION = re.compile(r"([0-9]{1,15})\s*([^\s0-9]+)", re.ASCII)
 def parse_duration(value: object) -> int:
     """Return the milliseconds of a text such as `200ms`, `30s`, `15m`, `1h` or `1d`.
 
-    Raises:
-        ValueError: the unit is missing or wrong, the number is negative or fractional, or the duration is longer than
-            9,999 years.
+    Raises ValueError: the unit is missing or wrong, the number is negative or fractional, or the duration is longer
+    than 9,999 years.
     """
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise ValueError(  # noqa: TRY004  (pydantic takes ValueError)

@@ -13,9 +13,7 @@ def write_new(
     """Write a new file, whole or not at all.
 
     `way_on` tells, for the message, what to do if the file exists.
-
-    Raises:
-        RequestError: the file exists, or cannot be written.
+    Raises RequestError: the file exists, or cannot be written.
     """
     try:
         with tempfile.NamedTemporaryFile(

@@ -7,12 +7,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from enum import Enum
-from typing import Any
+from typing import Any, TypeAlias
 
 from jobs.plain_text import counted
 
 EMPTY_STATE = "empty"
 """The fingerprint of the state before a run that begins a chain."""
+
+LogFields: TypeAlias = Sequence[Mapping[str, Any]]
+"""Columns of a log with their types, as in Delta's schema JSON: `name`, `type`, and perhaps `id` (column_types)."""
 
 LISTED = "parquet-"
 """The id of a directory of Parquet files begins with this text."""
@@ -176,7 +179,8 @@ class CheckpointRef:
     """The checkpoint after a slice: the attempt, the fingerprint of the state, and the digest of its rows by table.
 
     `earlier` is empty if the attempt stored the whole state. Else the attempt stored the changes of its slice, and
-    `earlier` has the parts before it, in order; the first is full.
+    `earlier` has the parts before it, in order; the first is full. The state was computed from `state_columns` of the
+    log, which was read at the coordinates `log`.
     """
 
     slice_id: str
@@ -185,16 +189,16 @@ class CheckpointRef:
     fingerprint: str
     digests: Mapping[str, str] = field(default_factory=dict, compare=False)
     earlier: tuple[CheckpointPart, ...] = field(default=(), compare=False)
+    state_columns: LogFields | None = field(default=None, compare=False)
+    log: LogCoordinates | None = field(default=None, compare=False)
 
     @property
     def parts(self) -> tuple[CheckpointPart, ...]:
-        """All parts, in order."""
         own = CheckpointPart(slice_id=self.slice_id, run_id=self.run_id, attempt_id=self.attempt_id)
         return (*self.earlier, own)
 
     @property
     def attempts(self) -> tuple[tuple[str, str], ...]:
-        """The (slice_id, attempt_id) of all parts, in order."""
         return tuple((part.slice_id, part.attempt_id) for part in self.parts)
 
 
@@ -240,6 +244,8 @@ class RunResult:
     `digests` maps a table to the hex digest of the run's rows in it; for a checkpoint's table, of the rows of the whole
     state. `checkpoint` tells how that is stored. `state_before` and `state_after` are fingerprints of checkpoints;
     `state_before` is `EMPTY_STATE` if the chain begins here. `clamped` records arrived outside the slice.
+    `state_columns` are the columns of the log that the state was computed from; None if it has no rows, or in old
+    ledgers.
     """
 
     slice: Slice
@@ -260,6 +266,7 @@ class RunResult:
     clamped: int = 0
     extras: Mapping[str, str] = field(default_factory=dict)
     checkpoint: CheckpointForm = field(default_factory=CheckpointForm)
+    state_columns: LogFields | None = None
 
     @property
     def stored_state(self) -> CheckpointRef:
@@ -271,6 +278,8 @@ class RunResult:
             fingerprint=self.state_after,
             digests=self.digests,
             earlier=self.checkpoint.earlier,
+            state_columns=self.state_columns,
+            log=self.log,
         )
 
 

@@ -82,8 +82,7 @@ class StorageSettings(BaseModel):
     def read(cls, environ: Mapping[str, str]) -> Self:
         """Return the setting of an environment.
 
-        Raises:
-            RequestError: a variable has a value that is not allowed. The message has no credential.
+        Raises RequestError: a variable has a value that is not allowed. The message has no credential.
         """
         named = next(((name, environ[name]) for name in _ENDPOINTS if environ.get(name)), None)
         endpoint = None if named is None else _checked_endpoint(*named)
@@ -165,11 +164,7 @@ class StorageSettings(BaseModel):
 
 
 def storage_settings() -> StorageSettings:
-    """Return the setting of this process.
-
-    Raises:
-        RequestError: as for `StorageSettings.read`.
-    """
+    """Return the setting of this process. Raises RequestError: as for `StorageSettings.read`."""
     prepare_environment()
     return StorageSettings.read(os.environ)
 
@@ -209,8 +204,7 @@ def spark_uri(uri: str) -> str:
 def delta_options(uri: str) -> dict[str, str] | None:
     """Return deltalake's storage options for a place; None if it needs none.
 
-    Raises:
-        RequestError: as for `storage_settings`.
+    Raises RequestError: as for `storage_settings`.
     """
     return storage_settings().for_delta(urlsplit(uri).netloc) if is_s3(uri) else None
 
@@ -218,8 +212,7 @@ def delta_options(uri: str) -> dict[str, str] | None:
 def file_system(uri: str) -> "tuple[pafs.FileSystem, str]":
     """Return Arrow's file system for a place, and the place in that file system.
 
-    Raises:
-        RequestError: as for `storage_settings`.
+    Raises RequestError: as for `storage_settings`.
     """
     import pyarrow.fs as pafs
 
@@ -297,11 +290,7 @@ def hidden_file(place: str) -> Iterator[str]:
 
 
 def file_stamp(file: Path) -> FileStamp:
-    """Return the stamp of a file on this machine.
-
-    Raises:
-        OSError: there is no such file.
-    """
+    """Return the stamp of a file on this machine. Raises OSError: there is no such file."""
     status = file.stat()
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
 

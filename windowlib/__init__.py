@@ -34,11 +34,7 @@ def _public_names() -> dict[str, tuple[str, str]]:
 
 
 def __getattr__(name: str) -> object:
-    """Return a public name from its defining module and keep it here.
-
-    Raises:
-        AttributeError: the name is not public.
-    """
+    """Return a public name from its defining module and keep it here. Raises AttributeError: the name is not public."""
     if name == "__all__":
         return sorted(_public_names())
     if name.startswith("_") or name not in _public_names():

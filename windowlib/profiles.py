@@ -131,11 +131,7 @@ PROFILES: Final = {profile.name: profile for profile in (STRICT, FLINK, BEAM)}
 
 
 def profile(name: str) -> Profile:
-    """Return the profile called `name`.
-
-    Raises:
-        SpecError: there is no such profile.
-    """
+    """Return the profile called `name`. Raises SpecError: there is no such profile."""
     try:
         return PROFILES[name]
     except KeyError:

@@ -154,7 +154,6 @@ class Rows:
         return table.filter(pa.array(keep))
 
     def only(self, names: Sequence[str], keep: Flags) -> "Rows":
-        """Return some columns of the rows to keep."""
         return Rows(self.slices[keep], self.batch.select(list(names)).filter(pa.array(keep)))
 
     def followed_by(self, others: Sequence["Rows"]) -> "Rows":

@@ -52,17 +52,14 @@ class Site:
     def files(self) -> PipelineFiles:
         """Return all pipeline files, good and broken. A file is parsed again only after a change.
 
-        Raises:
-            SpecError: the directory cannot be read.
+        Raises SpecError: the directory cannot be read.
         """
         return _loaded(self.pipelines, _state_of(self.pipelines))
 
     def pipeline(self, name: str) -> Pipeline | None:
-        """Return the pipeline of a good file; None if there is none of this name. Raises as `files`."""
         return next((pipeline for pipeline in self.files().good if pipeline.name == name), None)
 
     def request_context(self, pipeline: Pipeline) -> RequestContext:
-        """Return the context of a pipeline in the lake. Raises as `lake`."""
         return open_request_context(pipeline, self.lake(), now_ms=now_ms)
 
     def lake(self) -> Lake:
@@ -183,8 +180,7 @@ def pipeline_context(request: Request, pipeline: str, user: GetUserDep) -> Pipel
 def open_context(pipeline: Pipeline, user: BaseUser) -> PipelineContext:
     """Return the context of a pipeline that the user may see.
 
-    Raises:
-        HindcastError: the lake or the ledger cannot be read.
+    Raises HindcastError: the lake or the ledger cannot be read.
     """
     lake = Site.of_environment().lake()
     return PipelineContext(
@@ -208,8 +204,7 @@ class Visible:
 def visible(user: BaseUser) -> Visible:
     """Return all pipelines that a user may see. One that cannot be read does not hide the others (law L10).
 
-    Raises:
-        SpecError: the directory of pipeline files cannot be read.
+    Raises SpecError: the directory of pipeline files cannot be read.
     """
     files = Site.of_environment().files()
     contexts, failed = [], {}
@@ -227,8 +222,7 @@ def visible(user: BaseUser) -> Visible:
 def readers_of(name: str, slice_: Slice, user: BaseUser) -> tuple[tuple[str, str], ...]:
     """Return the pipelines that the user may see and that read a table of a pipeline, each with its slice.
 
-    Raises:
-        SpecError: the directory of pipeline files cannot be read.
+    Raises SpecError: the directory of pipeline files cannot be read.
     """
     readers = (pipeline for pipeline in Site.of_environment().files().good if pipeline.log.pipeline == name)
     return tuple(
@@ -241,8 +235,7 @@ def readers_of(name: str, slice_: Slice, user: BaseUser) -> tuple[tuple[str, str
 def read_ahead() -> None:
     """Read the ledgers of all pipelines, so that the first pages find them read.
 
-    Raises:
-        HindcastError: the pipelines or the lake cannot be read.
+    Raises HindcastError: the pipelines or the lake cannot be read.
     """
     site = Site.of_environment()
     lake = site.lake()

@@ -96,7 +96,6 @@ async def _checked(request: Request, name: str, body: bytes) -> bytes:
 
 
 async def _may_start(request: Request, name: str) -> bool:
-    """Return whether the user of a request may start the DAG."""
     scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
     token = bearer if scheme.lower() == "bearer" else request.cookies.get("_token")
     if not token:

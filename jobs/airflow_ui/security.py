@@ -41,9 +41,7 @@ def not_cross_site(request: Request) -> None:
 
     The session cookie of Airflow's simple auth manager has no SameSite attribute, so the browser sends it with forms
     of other origins. Browsers tell the origin in `Origin` and `Sec-Fetch-Site`; programs send neither.
-
-    Raises:
-        HTTPException: 403, the request comes from another origin.
+    Raises HTTPException: 403, the request comes from another origin.
     """
     if request.method in _SAFE_METHODS:
         return

@@ -41,11 +41,7 @@ class Views:
         self._kept: dict[str, _Kept] = {}
 
     def view(self, lake: Lake, pipeline: str) -> LedgerView:
-        """Return the newest view of a pipeline's ledger.
-
-        Raises:
-            LedgerError: the ledger cannot be read.
-        """
+        """Return the newest view of a pipeline's ledger. Raises LedgerError: the ledger cannot be read."""
         uri = lake.ledger(pipeline)
         with self._lock:
             if uri not in self._kept:

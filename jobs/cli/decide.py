@@ -128,9 +128,8 @@ def _confirmed_run(
 ) -> StagedRun | None:
     """Show the failed run of a slice on a terminal, and return it if the person confirms the waiver, otherwise None.
 
-    Raises:
-        RequestError: the waiver would be refused; or several runs could be meant, or there is no terminal. Then the
-            message has the runs and their failed checks.
+    Raises RequestError: the waiver would be refused; or several runs could be meant, or there is no terminal. Then the
+    message has the runs and their failed checks.
     """
     runs = runs_to_examine(work, view, slice_id)
     if len(runs) > 1 or not (may_ask and sys.stdin.isatty() and sys.stdout.isatty()):

@@ -192,7 +192,6 @@ def _bar(share: float) -> Text:
 
 
 def _wrapped(text: str) -> list[str]:
-    """Return the lines of a finding's text, for the width of the console."""
     width = max(min(options.out().width, _WIDEST) - _INDENT, 2 * _INDENT)
     return textwrap.wrap(escaped(text), width, break_on_hyphens=False, break_long_words=False)
 

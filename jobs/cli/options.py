@@ -53,8 +53,7 @@ class Places:
     def published(self, name: str) -> Pipeline:
         """Read a pipeline. If its file is broken, tell the error and return the spec of the published chain.
 
-        Raises:
-            SpecError: there is no such file, or it is broken and nothing is published.
+        Raises SpecError: there is no such file, or it is broken and nothing is published.
         """
         try:
             return self.pipeline(name)
@@ -73,7 +72,6 @@ class Places:
         return load_all(self.pipelines) if name is None else PipelineFiles(good=(self.pipeline(name),), broken=())
 
     def request_context(self, pipeline: Pipeline) -> RequestContext:
-        """Open the pipeline's ledger and lake, with the wall clock."""
         return open_request_context(pipeline, self.lake, now_ms=now_ms)
 
 

@@ -153,8 +153,7 @@ class NoPlanYet:
 def downstream_plans(places: options.Places, name: str) -> list[Plan | NoPlanYet]:
     """Return the plans of the pipelines that read a pipeline, directly or not, for what is published now.
 
-    Raises:
-        SpecError: pipelines read each other.
+    Raises SpecError: pipelines read each other.
     """
     from jobs.orchestration.following import following, readers_of, slices_to_follow
     from jobs.planning.change_reach import with_reach
@@ -251,8 +250,7 @@ def restart_of(
 ) -> WarmUp | None:
     """Return the warm-up of a chain that begins with these slices, and tell that the log is read; None without one.
 
-    Raises:
-        RequestError, LogError: as for `jobs.orchestration.stored_warm_up.restart_of`.
+    Raises RequestError, LogError: as for `jobs.orchestration.stored_warm_up.restart_of`.
     """
     from jobs.orchestration import stored_warm_up
 

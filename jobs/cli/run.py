@@ -195,10 +195,8 @@ def _in_its_turn(
     """Run a request. If it is to wait, and others have slices of its range, it is tried again until they have ended.
 
     `ways` tells what a person can do about the others.
-
-    Raises:
-        RequestError: others have slices of the range. The message has the words of the command line. Or somebody has
-            rolled back during the wait: it could publish what is rolled back, also after the chain was resumed.
+    Raises RequestError: others have slices of the range. The message has the words of the command line. Or somebody has
+    rolled back during the wait: it could publish what is rolled back, also after the chain was resumed.
     """
     told, begun = "", work.ledger.view().version
     while True:

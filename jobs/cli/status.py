@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from time import sleep
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from jobs.ledger.publications import standing
 from jobs.ledger.run_projection import briefs_among, failing_in_sight
 from jobs.ledger.tally import in_words, tally
 from jobs.ledger.view import LedgerView, Request
+from jobs.pipeline.files import pipeline_files
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import show_instant, show_ms, slice_grid
 from jobs.plain_text import counted
@@ -108,10 +110,21 @@ def _state(work: RequestContext) -> dict[str, Any]:
         "current_tables": [table.to_json() | {"line": str(table)} for table in current_tables(work)],
         "held": None if view.hold is None else describe_hold(view.hold),
         "holes": [{"slices": hole.ids, "line": hole.sentence} for hole in holes(on_chain, view)],
-        "edited": [*edited, *filter(None, [why_stopped(on_chain, view)])],
+        "edited": [*edited, *filter(None, [why_stopped(on_chain, view), _without_upstream(work.pipeline)])],
         "changed": told_changes(work, view).to_json(),
         "requests": [_request(in_its_cut(work, request), view, request) for request in view.open_requests()],
     }
+
+
+def _without_upstream(pipeline: Pipeline) -> str:
+    """Return that the pipeline whose table is the log has no file beside that of the reader; else empty."""
+    upstream, directory = pipeline.log.pipeline, Path(pipeline.source).parent
+    if upstream is None or any(file.stem == upstream for file in pipeline_files(directory)):
+        return ""
+    return (
+        f"its log is a table of pipeline {upstream}, which has no file in {directory}, so no command publishes "
+        "there. If that pipeline was renamed, write its new name in `log.pipeline` (docs/how-to/rename.md)"
+    )
 
 
 def _read_once(read_log: ReadLog) -> ReadLog:

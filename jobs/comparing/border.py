@@ -32,9 +32,7 @@ def border_change(lake: Lake, view: LedgerView, request_id: str, *, before: Stag
     """Return what the publication of a request changes over its border, or why that is not known.
 
     `before` is the run of the former spec in the published chain, after which the first run of the request begins.
-
-    Raises:
-        StoreError: rows cannot be read, or differ from those that were written.
+    Raises StoreError: rows cannot be read, or differ from those that were written.
     """
     runs = [view.run(run_id) for run_id in view.requests[request_id].runs.values()]
     first = min(runs, key=lambda run: run.result.slice.start_ms)
@@ -129,7 +127,6 @@ class _Stored:
         return rows.filter(pc.equal(rows["kind"], "result"))
 
     def _with(self, columns: Sequence[str], rows: pa.Table | None = None) -> pa.Table:
-        """Return rows with at least these columns. A table without a row may have none."""
         if rows is not None and rows.num_rows:
             return rows
         texts, flags = {*self.keys, "slice_id", "kind"}, {"is_complete", "is_orphan"}

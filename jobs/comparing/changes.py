@@ -66,9 +66,7 @@ def window_changes(lake: Lake, pipeline: str, sides: Sides, *, options: Comparis
 
     The rows of slices whose digests differ are read, and other rows of the same windows. The memory is that of a part
     of these rows, and of all changes.
-
-    Raises:
-        StoreError: a file cannot be read, or the rows differ from those that were written (law L9).
+    Raises StoreError: a file cannot be read, or the rows differ from those that were written (law L9).
     """
     stored = StoredRuns(lake, pipeline, sides.view, options.content_rows)
     parts: list[pa.Table] = []

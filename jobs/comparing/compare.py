@@ -169,8 +169,7 @@ DEFAULT = Comparison()
 def compare(lake: Lake, pipeline: str, sides: Sides, *, options: Comparison = DEFAULT) -> Differences:
     """Return the differences between two views of a pipeline: windows, late, unassigned, invalid records, side outputs.
 
-    Raises:
-        StoreError: a file cannot be read, or the rows differ from those that were written (law L9).
+    Raises StoreError: a file cannot be read, or the rows differ from those that were written (law L9).
     """
     differences: list[TableDifference] = []
     rows, with_content = 0, True

@@ -62,7 +62,6 @@ class Shape:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """All columns that are read."""
         own = ("kind", "mode", "fired_rank") if self.unit.is_of_windows else ()
         return tuple(dict.fromkeys((*self.match, *self.values, *self.circumstances, "slice_id", *self.order, *own)))
 

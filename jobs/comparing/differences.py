@@ -126,7 +126,6 @@ class Differences:
         return all(table.is_equal for table in self.tables)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the object that `hindcast diff --json` prints."""
         return {
             "pipeline": self.pipeline,
             "ledger_version": self.ledger_version,

@@ -30,7 +30,6 @@ class Magnitudes:
         self._largest = np.uint64(0)
 
     def add(self, numbers: Words | Doubles) -> None:
-        """Add numbers of the collection's kind."""
         if not len(numbers):
             return
         words = numbers if self._are_integers else np.abs(numbers).view(np.uint64)  # abs: -0.0 has another word

@@ -92,9 +92,7 @@ class Parts:
 
         Rows of common slices are only in them if they may belong to a window of a row that can differ; the others are
         equal in both views. With `everything`, they have all rows of both views.
-
-        Raises:
-            StoreError: a file cannot be read, or the rows differ from those that were written.
+        Raises StoreError: a file cannot be read, or the rows differ from those that were written.
         """
         both = divided.both if self._shape.unit.is_of_windows else ()
         self._count = self._number_of_parts([*divided.before, *divided.after, *both])

@@ -41,9 +41,7 @@ def request_sides(view: LedgerView, request_id: str | None = None) -> Sides:
 
     For a published request: what they saw directly before and after its publication. `request_id` may be the first
     letters of an id; None: the newest open request that changes something.
-
-    Raises:
-        RequestError: there is no such request, or several.
+    Raises RequestError: there is no such request, or several.
     """
     if request_id is None:
         changing = (request for request in reversed(view.open_requests()) if changes_something(view, request))
@@ -78,8 +76,7 @@ def _after(view: LedgerView, request: Request) -> dict[str, str]:
 def two_requests_sides(view: LedgerView, before: str, after: str) -> Sides:
     """Return what readers would see after the publication of one request, and of another one in its place.
 
-    Raises:
-        RequestError: there is no such request, or several.
+    Raises RequestError: there is no such request, or several.
     """
     requests = [view.requests[_full_id("request", given, view.requests)] for given in (before, after)]
     sides = [_side(view, _name(request), _after(view, request)) for request in requests]
@@ -89,8 +86,7 @@ def two_requests_sides(view: LedgerView, before: str, after: str) -> Sides:
 def version_sides(view: LedgerView, before: int, after: int | None = None) -> Sides:
     """Return what readers saw at two versions of the ledger; `after` is the newest when None.
 
-    Raises:
-        RequestError: the ledger has no such version.
+    Raises RequestError: the ledger has no such version.
     """
     versions = before, view.version if after is None else after
     for version in versions:
@@ -108,10 +104,8 @@ def run_sides(view: LedgerView, before: str, after: str | None = None) -> Sides:
 
     A run is named by its id, or by its first letters. Without `after`, `before` is compared with the run of its slice
     that readers see, which then comes first.
-
-    Raises:
-        RequestError: there is no such run, or several; the runs are of different slices; or `after` is None and the
-            slice is not published.
+    Raises RequestError: there is no such run, or several; the runs are of different slices; or `after` is None and the
+    slice is not published.
     """
     run = _run(view, before)
     slice_id = run.result.slice.slice_id

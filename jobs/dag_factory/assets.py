@@ -61,9 +61,7 @@ class AssetOperator(BaseOperator):
         """Send the events of a publication: one for each changed slice, or one for all of them if there are many.
 
         The asset of publications has one more event, without a partition key. Returns the publication, for XCom.
-
-        Raises:
-            AirflowSkipException: no slice has changed, so consumers are not started.
+        Raises AirflowSkipException: no slice has changed, so consumers are not started.
         """
         if not published.changed:
             raise AirflowSkipException(escaped(published.why))

@@ -26,8 +26,7 @@ NOT_FOUND = 404
 def state_of(dag_id: str, run_id: str) -> str | None:
     """Return the state of a DAG run; None if there is none, for example because it was deleted.
 
-    Raises:
-        LookupError: Airflow did not tell.
+    Raises LookupError: Airflow did not tell.
     """
     from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
@@ -43,8 +42,7 @@ def state_of(dag_id: str, run_id: str) -> str | None:
 def clear_run(dag_id: str, run_id: str) -> None:
     """Clear all tasks of an existing DAG run, so that Airflow runs them again.
 
-    Raises:
-        AirflowRuntimeError: Airflow refused it.
+    Raises AirflowRuntimeError: Airflow refused it.
     """
     from airflow.sdk.execution_time.comms import TriggerDagRun
     from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
@@ -56,8 +54,7 @@ def clear_run(dag_id: str, run_id: str) -> None:
 def start_run(dag_id: str, run_id: str, conf: Mapping[str, Any] | None = None) -> bool:
     """Start a DAG run without a data interval; return False if the DAG has a run with this id already.
 
-    Raises:
-        AirflowRuntimeError: Airflow refused it.
+    Raises AirflowRuntimeError: Airflow refused it.
     """
     from airflow.sdk.exceptions import ErrorType
     from airflow.sdk.execution_time.comms import ErrorResponse, TriggerDagRun

@@ -98,11 +98,7 @@ def decider_of(context: Context) -> "By":
 
 
 def decided_of(context: Context) -> "Decided":
-    """Return what the task `decide` has left.
-
-    Raises:
-        LedgerError: it left nothing that can be read.
-    """
+    """Return what the task `decide` has left. Raises LedgerError: it left nothing that can be read."""
     from jobs.orchestration.decisions import Decided
 
     try:

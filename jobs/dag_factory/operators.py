@@ -243,9 +243,7 @@ def start_restatement(pipeline_file: str, lake: str | None, *, is_again: bool = 
     """Start the DAG run that restates the proposal, and return its id (None: none was started) and a sentence.
 
     With `is_again`, a DAG run that was started before and has failed is cleared.
-
-    Raises:
-        LookupError: Airflow did not tell the state of the DAG run.
+    Raises LookupError: Airflow did not tell the state of the DAG run.
     """
     from jobs.orchestration import restatements
 
@@ -266,11 +264,7 @@ def with_changes(verdict: str, changes: Sequence[str]) -> str:
 
 
 def order_of(context: Context) -> "Order":
-    """Return the order that the plan task of this DAG run has left.
-
-    Raises:
-        RequestError: it left none.
-    """
+    """Return the order that the plan task of this DAG run has left. Raises RequestError: it left none."""
     from jobs.orchestration.dag_orders import read_order
 
     return read_order(context["ti"].xcom_pull(task_ids=PLAN))

@@ -158,8 +158,7 @@ def _interrupted(order: "Order") -> tuple[str | None, str]:
 def _spark_master(connection: str) -> str:
     """Return the URL of the Spark master of a connection.
 
-    Raises:
-        AirflowFailException: there is no such connection. Airflow's operator would use YARN and report no error.
+    Raises AirflowFailException: there is no such connection. Airflow's operator would use YARN and report no error.
     """
     from jobs.spark.submit import master_url
 

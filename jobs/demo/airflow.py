@@ -31,8 +31,7 @@ class Follower:
     def wait_for_dag(self, dag_id: str) -> None:
         """Wait until Airflow has read the DAG file, then let the DAG's runs start.
 
-        Raises:
-            StoryBroken: Airflow did not read it in time. The message has the import errors.
+        Raises StoryBroken: Airflow did not read it in time. The message has the import errors.
         """
         deadline = time.monotonic() + _DAG_TIMEOUT_S
         while not self.api.has_dag(dag_id):
@@ -46,8 +45,7 @@ class Follower:
     def backfill_by_airflow(self, dag_id: str, first: date, last: date) -> None:
         """Start a backfill of Airflow and follow it: one DAG run for each day of `[first, last]`, from 06:00 to 06:00.
 
-        Raises:
-            StoryBroken: a run failed, or did not end in time.
+        Raises StoryBroken: a run failed, or did not end in time.
         """
         starts = [datetime(day.year, day.month, day.day, 6, tzinfo=UTC) for day in (first, last)]
         self.stage.note(
@@ -77,8 +75,7 @@ class Follower:
     def trigger(self, dag_id: str, conf: Mapping[str, Any]) -> DagRunState:
         """Start a DAG with params, follow it to its end, and return the DAG run, which may have failed.
 
-        Raises:
-            StoryBroken: it did not end in time.
+        Raises StoryBroken: it did not end in time.
         """
         shown = "  ".join(f"{name}={value}" for name, value in conf.items())
         self.stage.note(f"POST /api/v2/dags/{dag_id}/dagRuns  {shown}")
@@ -88,8 +85,7 @@ class Follower:
     def decide(self, pipeline: str, fields: Mapping[str, Any]) -> None:
         """Send a decision to the page of the request, as the form of that page does, and follow it to its end.
 
-        Raises:
-            StoryBroken: the decision failed, or did not end in time.
+        Raises StoryBroken: the decision failed, or did not end in time.
         """
         path = links.decisions_path(pipeline)
         self.stage.note(f"POST {path}  " + "  ".join(f"{name}={value}" for name, value in fields.items()))
@@ -102,8 +98,7 @@ class Follower:
     def wait_for_success(self, dag_id: str, run_id: str) -> None:
         """Wait until a DAG run that was cleared is green.
 
-        Raises:
-            StoryBroken: it failed again, or did not end in time.
+        Raises StoryBroken: it failed again, or did not end in time.
         """
         run = self._until_end(dag_id, run_id)
         if run.state != "success":

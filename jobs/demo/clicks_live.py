@@ -88,9 +88,7 @@ def deliver(lake_root: str, *, now_ms: int) -> tuple[Delivery, ...]:
 
     The first call makes the log with the first files of the last 14 days, without the newest file. The second call
     appends the newest file and the second files that are due. So it always brings a late day and changed days.
-
-    Raises:
-        LogError: there is a table without a readable Delta log at this place.
+    Raises LogError: there is a table without a readable Delta log at this place.
     """
     from deltalake import CommitProperties, Transaction, write_deltalake
 

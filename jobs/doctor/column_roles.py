@@ -96,9 +96,7 @@ def guess_roles(
     `columns` maps a name to a Spark simple type, in table order. `head` has some records with the columns that can be
     read, and `wishes` what a person has named. The partition columns `without` are guessed to be no key, and
     `entities`, the ids of what the records are about, to be no ids of records.
-
-    Raises:
-        SpecError: a named column does not exist, has no plain values, or has values that are no times.
+    Raises SpecError: a named column does not exist, has no plain values, or has values that are no times.
     """
     is_over_all = wishes.key == ALL and ALL[0] not in columns
     key = () if is_over_all else wishes.key

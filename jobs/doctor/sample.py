@@ -54,8 +54,7 @@ def readable_columns(facts: TableFacts) -> list[str]:
 def read_head(facts: TableFacts) -> pa.Table:
     """Return the first records of the newest file that has some, with all readable columns.
 
-    Raises:
-        LogError: the file is damaged or missing.
+    Raises LogError: the file is damaged or missing.
     """
     columns = readable_columns(facts)
     for file in sorted(facts.files, key=lambda newest: (newest.commit, newest.modified_ms, newest.path), reverse=True):
@@ -69,9 +68,7 @@ def read_sample(facts: TableFacts, columns: Sequence[str], slices: SliceCandidat
     """Return the newest records of a table.
 
     The files are chosen from the newest slice backwards, or from the newest commit if no partition tells the slice.
-
-    Raises:
-        LogError: a file is damaged or missing.
+    Raises LogError: a file is damaged or missing.
     """
 
     def slice_of(file: FileFacts) -> int:

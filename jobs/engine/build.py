@@ -34,8 +34,7 @@ class Build:
     def instance(self, grammar: FunctionGrammar, kind: type[_Kind], path: str) -> _Kind:
         """Return a user's object of a kind: the object that the file names, or a new instance of the class it names.
 
-        Raises:
-            SpecError: the file names something else, or the class cannot be called without arguments.
+        Raises SpecError: the file names something else, or the class cannot be called without arguments.
         """
         attribute = self.functions.load(grammar, path)
         if isinstance(attribute, type) and issubclass(attribute, kind):
@@ -57,8 +56,7 @@ class Build:
     def function(self, grammar: FunctionGrammar, path: str, parameters: str) -> Callable[..., Any]:
         """Return a user's function. `parameters` are the names of those with which it is called, by position.
 
-        Raises:
-            SpecError: the file names something else, or a function that does not take these parameters.
+        Raises SpecError: the file names something else, or a function that does not take these parameters.
         """
         function = self.functions.load(grammar, path)
         if not callable(function) or isinstance(function, type):

@@ -94,11 +94,7 @@ _IRRELEVANT_OF_SLICE = ("first", "last")
 
 
 def fingerprint(value: object) -> str:
-    """Return the fingerprint of plain data.
-
-    Raises:
-        TypeError, ValueError: the value is not JSON, or holds NaN.
-    """
+    """Return the fingerprint of plain data. Raises TypeError, ValueError: the value is not JSON, or holds NaN."""
     return hashlib.sha256(_CANONICAL.encode(value).encode("utf-8", errors="surrogatepass")).hexdigest()
 
 
@@ -108,9 +104,7 @@ def spec_fingerprint(pipeline: Pipeline) -> str:
     A default is equal to the same value written out. Units (`60m` is `1h`) do not matter, and the order of keys only
     where it can change a row (`key_orders`). A user's function contributes its source, or the `version` that the
     pipeline file gives it, and a pipeline with one the version of the rules for functions.
-
-    Raises:
-        SpecError: the module of a function does not exist or cannot be read.
+    Raises SpecError: the module of a function does not exist or cannot be read.
     """
     versions = (
         SEMANTICS_VERSION, STATE_VERSION, CLOCK_VERSION, TIMEOUTS_VERSION, COMBINERS_VERSION, CONTINUOUS_VERSION,
@@ -164,7 +158,6 @@ def _declaration(pipeline: Pipeline) -> dict[str, object]:
 
 
 def _versions_of(windows: WindowsGrammar) -> dict[str, object]:
-    """Return the versions of the rules that the windows use."""
     versions: dict[str, object] = {}
     if _has_timeout_rules(windows.trigger):
         versions["timeouts_version"] = TIMEOUTS_VERSION
@@ -218,7 +211,6 @@ def _has_operators(value: object, rules: Mapping[str, str | None]) -> bool:
 
 
 def _has_paths(value: object) -> bool:
-    """Return whether a stage, or one inside it, has a path of an inner field."""
     if isinstance(value, Mapping):
         stages = [value[name] for name in _STAGES_WITH_PATHS if name in value]
         return any(map(_has_inner_path, stages)) or any(map(_has_paths, value.values()))

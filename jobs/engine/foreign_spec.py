@@ -17,8 +17,7 @@ from windowlib.storm.spec import CountLength, Length, StormSpec, TimeLength
 def storm_engine(grammar: StormGrammar, build: Build, function: WindowFunction | KeyedProcessFunction) -> Engine:
     """Return the Engine of Storm's windows, which compute the same `function` as other windows.
 
-    Raises:
-        SpecError: the parts do not fit together, or exceed Storm's limits; the message names the file.
+    Raises SpecError: the parts do not fit together, or exceed Storm's limits; the message names the file.
     """
     assert not isinstance(function, KeyedProcessFunction), "the pipeline has windows"
     streams = grammar.streams
@@ -49,8 +48,7 @@ def _length(grammar: StormLength) -> Length:
 def atlas_engine(grammar: AtlasGrammar, build: Build) -> Engine:
     """Return the Engine of an Atlas window stage, which reads whole records and emits documents.
 
-    Raises:
-        SpecError: the stage is not valid or does not fit the log; the message names the file and the path.
+    Raises SpecError: the stage is not valid or does not fit the log; the message names the file and the path.
     """
     with naming(build.pipeline.source, "windows.atlas"):
         spec = AtlasSpec.parse(

@@ -19,8 +19,7 @@ class PlacedSpecError(SpecError):
 def naming(source: str, path: str) -> Iterator[None]:
     """Add the pipeline file and the key to a SpecError of the body, unless the error is a PlacedSpecError.
 
-    Raises:
-        PlacedSpecError: the body raised a SpecError.
+    Raises PlacedSpecError: the body raised a SpecError.
     """
     try:
         yield

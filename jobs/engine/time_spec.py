@@ -14,8 +14,7 @@ _NO_WATERMARK = SourcesSpec(generator=Punctuated(watermark_of=no_watermark))
 def time_spec(grammar: WatermarkGrammar | None, build: Build) -> TimeSpec:
     """Return how a replay computes the pipeline's watermark. Without a `watermark` part, event time does not advance.
 
-    Raises:
-        SpecError: a name in the file is not a function; the message names the file and the key.
+    Raises SpecError: a name in the file is not a function; the message names the file and the key.
     """
     if grammar is None:
         return TimeSpec(driver=_NO_WATERMARK.build, needs_every_record=False)

@@ -31,8 +31,7 @@ _CompositeBuilder = Callable[[TriggerGrammar, Build, str], Composite]
 def trigger(grammar: TriggerGrammar, build: Build, path: str) -> Trigger:
     """Build the trigger that a part of the file describes; `path` is its key.
 
-    Raises:
-        SpecError: a part does not fit, or a user's function has the wrong kind.
+    Raises SpecError: a part does not fit, or a user's function has the wrong kind.
     """
     builder = _FLINK.get(grammar.kind)
     return builder(grammar, build, path) if builder is not None else composite(grammar, build, path)
@@ -41,8 +40,7 @@ def trigger(grammar: TriggerGrammar, build: Build, path: str) -> Trigger:
 def composite(grammar: TriggerGrammar, build: Build, path: str) -> Composite:
     """Build a composite trigger. All parts of a composite trigger are composite triggers, too.
 
-    Raises:
-        SpecError: the kind is not a composite trigger.
+    Raises SpecError: the kind is not a composite trigger.
     """
     builder = _COMPOSITE.get(grammar.kind)
     if builder is not None:
@@ -147,8 +145,7 @@ _COMPOSITE: Final[Mapping[str, _CompositeBuilder]] = {
 def evictor(grammar: EvictorGrammar, build: Build, path: str) -> Evictor:
     """Build the evictor that a part of the file describes; `path` is its key.
 
-    Raises:
-        SpecError: the user's object is not an Evictor.
+    Raises SpecError: the user's object is not an Evictor.
     """
     if grammar.count is not None:
         return KeepCount(count=grammar.count.keep, evicts_after=grammar.count.after)

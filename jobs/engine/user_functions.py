@@ -11,6 +11,7 @@ import importlib.util
 import sys
 import sysconfig
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
@@ -61,8 +62,7 @@ class Functions:
     def load(self, grammar: FunctionGrammar, path: str) -> object:
         """Import a function's module and return its attribute of that name; `path` is the key in the file.
 
-        Raises:
-            SpecError: the module does not exist, its import fails, or it has no such attribute.
+        Raises SpecError: the module does not exist, its import fails, or it has no such attribute.
         """
         module_name, _, name = grammar.name.partition(":")
         source = self._find(module_name, path)
@@ -82,9 +82,7 @@ class Functions:
 
         Only modules beside the pipeline file count as imported. If the file gives a `version`, the text is made of the
         version instead.
-
-        Raises:
-            SpecError: the module does not exist, or its text cannot be read.
+        Raises SpecError: the module does not exist, or its text cannot be read.
         """
         if grammar.version is not None:
             return f"version {grammar.version}"
@@ -93,8 +91,7 @@ class Functions:
     def files(self, grammars: Iterable[FunctionGrammar]) -> frozenset[Path]:
         """Return the files of the functions' modules, and of the modules beside the pipeline file that they import.
 
-        Raises:
-            SpecError: as for `source_of`.
+        Raises SpecError: as for `source_of`.
         """
         sources = ((self._find(grammar.module, grammar.name), grammar.name) for grammar in grammars)
         read = (self._texts(module, path) for module, path in sources)
@@ -134,9 +131,10 @@ class Functions:
         if beside is not None:
             return beside
         for entry in sys.path:
-            installed = _file_in(Path(entry or "."), module_name)
-            if installed is not None:
-                return _Found(module_name, installed, is_beside=False)
+            with suppress(PermissionError):  # Python skips a directory that it may not read, too
+                installed = _file_in(Path(entry or "."), module_name)
+                if installed is not None:
+                    return _Found(module_name, installed, is_beside=False)
         looked = f"{self.directory} and " if self.directory is not None else ""
         raise self._error(
             path,
@@ -145,7 +143,10 @@ class Functions:
 
     def _beside(self, module_name: str, path: str) -> _Found | None:
         """Return the file of a module beside the pipeline file. It must not replace a module of another origin."""
-        file = _file_in(self.directory, module_name) if self.directory is not None else None
+        try:
+            file = _file_in(self.directory, module_name) if self.directory is not None else None
+        except OSError as error:
+            raise self._error(path, f"{error.filename} cannot be read: {error.strerror}") from error
         top = module_name.partition(".")[0]
         if file is None or top in _OURS:
             return None

@@ -62,9 +62,7 @@ def pipeline_aggregates(pipeline: Pipeline, columns: Mapping[str, str]) -> dict[
     """Build the aggregates of a pipeline, by name, in the order of the file.
 
     `columns` are the log's: name -> Spark type.
-
-    Raises:
-        SpecError: an aggregate does not take the type of its column; the message names the file and the aggregate.
+    Raises SpecError: an aggregate does not take the type of its column; the message names the file and the aggregate.
     """
     built: dict[str, Aggregate] = {}
     for name, grammar in pipeline.aggregates.items():
@@ -77,8 +75,7 @@ def pipeline_aggregates(pipeline: Pipeline, columns: Mapping[str, str]) -> dict[
 def changed_states(pipeline: Pipeline, columns: Mapping[str, str], former: Mapping[str, str]) -> list[str]:
     """Return the aggregates whose running state has another form with the columns than with the former columns.
 
-    Raises:
-        SpecError: as for `pipeline_aggregates`.
+    Raises SpecError: as for `pipeline_aggregates`.
     """
     if pipeline.windows is None or pipeline.windows.keeps_records:
         return []
@@ -96,9 +93,7 @@ def engine(pipeline: Pipeline, columns: Mapping[str, str], functions: Functions 
 
     `validate_against_schema` has accepted the pipeline. `columns` are the log's: name -> Spark type. A caller passes
     `functions`, from `pipeline_functions`, to ship the imported modules to Spark's workers.
-
-    Raises:
-        SpecError: the parts do not fit together, or a function has the wrong kind; the message names file and key.
+    Raises SpecError: the parts do not fit together, or a function has the wrong kind; the message names file and key.
     """
     functions = functions or pipeline_functions(pipeline)
     if pipeline.aggregates:

@@ -39,7 +39,6 @@ class Derivation:
 
     @property
     def nodes(self) -> dict[str, Node]:
-        """The derived columns with their types."""
         return {column.name: column.node for column in self.columns}
 
     def unfiltered(self) -> "Derivation":

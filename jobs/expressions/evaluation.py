@@ -166,8 +166,7 @@ def _table(leaves: Mapping[str, pa.Array], count: int) -> pa.Table:
 def result_types(asked: Mapping[str, str], leaves: Mapping[str, Node]) -> dict[str, str]:
     """Return DuckDB's type of each expression over leaves of these types.
 
-    Raises:
-        SpecError: DuckDB refuses an expression, such as one that adds a text to a number.
+    Raises SpecError: DuckDB refuses an expression, such as one that adds a text to a number.
     """
     import duckdb
 
@@ -192,9 +191,7 @@ def _database(records: pa.Table, asked: Iterable[str]) -> "Iterator[DuckDBPyConn
     """Yield the database of this process, with the table `records`, for expressions of these names.
 
     A defect of DuckDB ends a database. The next call opens another one.
-
-    Raises:
-        SpecError: DuckDB has ended the database.
+    Raises SpecError: DuckDB has ended the database.
     """
     import duckdb
 

@@ -53,9 +53,7 @@ def with_append_places(
     """Return files with their places in the order of appending.
 
     `files` are those of a range, and `live` are all files of the version.
-
-    Raises:
-        LogError: the log has no row tracking, or the order of files is not known.
+    Raises LogError: the log has no row tracking, or the order of files is not known.
     """
     if order.by_adds:
         return with_origins(log, files, log_files)
@@ -72,11 +70,7 @@ def with_append_places(
 def unordered_slices(
     log: LogVersion, files: Sequence[PinnedFile], log_files: LogFiles, *, live: Sequence[DataFile], order: CommitOrder
 ) -> frozenset[str]:
-    """Return the slices for whose files `with_append_places` raises.
-
-    Raises:
-        LogError: a commit file is damaged.
-    """
+    """Return the slices for whose files `with_append_places` raises. Raises LogError: a commit file is damaged."""
     if order.by_adds:
         return unordered(log, files, log_files)
     if log.configuration.get(ROW_TRACKING) != "true":
@@ -204,8 +198,7 @@ class _Doubts:
     def resolved(self, placed: Sequence[PinnedFile]) -> tuple[PinnedFile, ...]:
         """Return the files with the places that are known for certain.
 
-        Raises:
-            LogError: the place of a file, or of a row in a compacted file, is not known.
+        Raises LogError: the place of a file, or of a row in a compacted file, is not known.
         """
         spans = self._read_spans([file.path for file in placed if not self._is_backfilled(file)])
         known = {**self._read_spans(self._eldest()), **spans}

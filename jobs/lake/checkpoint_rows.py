@@ -44,7 +44,6 @@ class PartFiles:
     parts: Mapping[Attempt, int]
 
     def part(self, file: TableFile) -> int:
-        """Return the number of the part that a file belongs to."""
         return self.parts[file.attempt]
 
     def batches(
@@ -62,9 +61,7 @@ class PartFiles:
         files to read; None: all. Row groups for whose statistics `may_have` returns false are not read. Integers that
         are the same in all rows of a row group with at least `constant_rows` rows come from its statistics, and their
         pages are not read: the caller compares the ids of the rows with their content.
-
-        Raises:
-            StoreError: a file cannot be read; the message names it.
+        Raises StoreError: a file cannot be read; the message names it.
         """
         import pyarrow as pa
         import pyarrow.dataset as pads
@@ -98,8 +95,7 @@ class PartFiles:
 def checkpoint_files(uri: str, parts: Sequence[Attempt]) -> PartFiles:
     """Return the files of a table of the attempts that stored the parts of a checkpoint; none if there is no table.
 
-    Raises:
-        StoreError: the table cannot be read; the message names the damaged file.
+    Raises StoreError: the table cannot be read; the message names the damaged file.
     """
     import pyarrow as pa
 
@@ -158,9 +154,7 @@ def removals(files: PartFiles, *, parts: int) -> Mapping[str, Removals]:
     """Return the removals of each table of `INCREMENTAL_TABLES`.
 
     `files` are those of `state_removals`. The checkpoint has so many parts.
-
-    Raises:
-        StoreError: a file cannot be read; the message names it.
+    Raises StoreError: a file cannot be read; the message names it.
     """
     import numpy as np
     import pyarrow.compute as pc
@@ -183,9 +177,7 @@ def read_checkpoint(
 
     `uri_of` returns the path of a table. `parts` are the attempts that stored the parts, in order; the first is full. A
     removal removes the rows of earlier parts. Columns that the table does not have are missing.
-
-    Raises:
-        StoreError: a table cannot be read; the message names the damaged file.
+    Raises StoreError: a table cannot be read; the message names the damaged file.
     """
     import numpy as np
     import pyarrow as pa

@@ -152,9 +152,7 @@ def read_history(
     `files` remembers commits that were already read; listed here when None. So many commits as `few` are read
     themselves, and not the checkpoint that covers them, which has all files. `accepted` maps a version to a commit that
     removed or changed records, and that a person has accepted.
-
-    Raises:
-        LogError: a commit file is damaged or empty, or a commit does not tell the groups of a file.
+    Raises LogError: a commit file is damaged or empty, or a commit does not tell the groups of a file.
     """
     files = log.log_files() if files is None else files
     since = max(files.first_before(log.version), min(start, log.version + 1))
@@ -183,9 +181,7 @@ def newest_data_ms(files: LogFiles, version: int) -> int | None:
 
     The time is the in-commit timestamp if the table has it, else the time that the writer recorded, else the time of
     the commit file. Commits that change no data (OPTIMIZE, VACUUM, properties) are passed over.
-
-    Raises:
-        LogError: a commit file is damaged or empty.
+    Raises LogError: a commit file is damaged or empty.
     """
     for number in range(version, max(version - MAX_LOOK_BACK, -1), -1):
         if number not in files.commits:

@@ -46,8 +46,7 @@ def commit_time_ms(entries: Sequence[Entry]) -> int | None:
 def commit_times(files: LogFiles, version: int) -> dict[int, int]:
     """Return version -> time of the commits up to a version that can be read without a gap; the times ascend.
 
-    Raises:
-        LogError: a commit file is damaged.
+    Raises LogError: a commit file is damaged.
     """
     commits = range(files.first_before(version), version + 1)
     files.read_ahead(commits)
@@ -73,7 +72,6 @@ class CommitSlicing(Slicing):
 
     @cached_property
     def times(self) -> dict[int, int]:
-        """The times of the commits that can be read."""
         return commit_times(self.log_files, self.log.version)
 
     @cached_property

@@ -148,8 +148,7 @@ def check_file(
 def refuse_other_stamp(file: CoveredFile, info: "pafs.FileInfo") -> None:
     """Compare what a file system tells of a file with the stamp of the file.
 
-    Raises:
-        LogError: the file was removed or replaced after the listing.
+    Raises LogError: the file was removed or replaced after the listing.
     """
     import pyarrow.fs as pafs
 
@@ -167,11 +166,7 @@ def refuse_other_stamp(file: CoveredFile, info: "pafs.FileInfo") -> None:
 
 
 def cover_of(system: "pafs.FileSystem", place: str) -> Cover:
-    """Return what protects a file.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
+    """Return what protects a file. Raises OSError: the file cannot be read."""
     if _checksum_file(system, place) is not None:
         return Cover.CHECKSUM_FILE
     with system.open_input_file(place) as data:

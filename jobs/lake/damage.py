@@ -65,9 +65,7 @@ def log_errors(uri: str, doing: str) -> Iterator[None]:
 
     If the disk fails, or this user may not read the table, the message tells that instead. `doing` is the step that can
     fail, such as "reading its schema".
-
-    Raises:
-        LogError: names the table, the step and the cause.
+    Raises LogError: names the table, the step and the cause.
     """
 
     def make_error(error: BaseException) -> LogError:
@@ -95,9 +93,7 @@ def reading(uri: str, attempts: Collection[tuple[str, str]] = ()) -> Iterator[No
     """Turn the errors of reading a damaged table of ours into a `StoreError`.
 
     The files of `attempts`, pairs of (slice_id, attempt_id), are searched for damage before the other files.
-
-    Raises:
-        StoreError: names the table and, where it can be told, the file.
+    Raises StoreError: names the table and, where it can be told, the file.
     """
     with table_errors(lambda error: unreadable(uri, error, attempts)):
         yield
@@ -106,8 +102,7 @@ def reading(uri: str, attempts: Collection[tuple[str, str]] = ()) -> Iterator[No
 def refuse_outage(uri: str, error: HindcastError) -> None:
     """Return if the object store of a place answers, so that an error of reading it tells of damage.
 
-    Raises:
-        StoreError: the store does not answer, so the error tells nothing of what is stored.
+    Raises StoreError: the store does not answer, so the error tells nothing of what is stored.
     """
     if not is_remote(uri):
         return

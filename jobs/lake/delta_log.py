@@ -40,8 +40,7 @@ _ANY_VERSION: Final = 10**20 - 1
 def open_log(uri: str, version: int | None = None) -> "DeltaTable":
     """Return the log's Delta table, opened at a version (None: the newest).
 
-    Raises:
-        LogError: the path does not exist, is not a Delta table, has lost the version, or is damaged.
+    Raises LogError: the path does not exist, is not a Delta table, has lost the version, or is damaged.
     """
     from deltalake.exceptions import TableNotFoundError
 
@@ -74,9 +73,7 @@ class LogTable(LogVersion):
         """List the files of `_delta_log` up to this version, and check those that the version follows from.
 
         A file is checked once for each `LogTable`.
-
-        Raises:
-            LogError: a file is not as it was written, or cannot be read.
+        Raises LogError: a file is not as it was written, or cannot be read.
         """
         system, root = file_system(self.uri)
         files = list_log_files(self.uri, system, root, version=self.version, stored=stored, digests=self._digests)
@@ -144,11 +141,6 @@ class LogTable(LogVersion):
 
     @override
     def bounds(self, column: str) -> "pa.Table":
-        """Return `path`, `low`, `high` and `nulls` of the data files whose statistics have all three of a column.
-
-        Raises:
-            LogError: the table is damaged.
-        """
         import pyarrow as pa
 
         with log_errors(self.uri, "reading the statistics of its files"):
@@ -162,7 +154,6 @@ class LogTable(LogVersion):
 
     @override
     def removal(self, columns: Sequence[str]) -> str:
-        """Return how a person removes the records that have no value of one of these partition columns."""
         where = " OR ".join(f"{name} IS NULL" for name in columns)
         return f"remove the records without one (DELETE … WHERE {where}, which changes no slice)"
 
@@ -177,8 +168,7 @@ def _file(row: tuple[Any, ...]) -> DataFile:
 def describe_log(uri: str, version: int | None = None) -> LogTable:
     """Return the metadata of the log at a version (None: the newest).
 
-    Raises:
-        LogError: as for `open_log`, or the log maps column names and its schema has no physical name of a column.
+    Raises LogError: as for `open_log`, or the log maps column names and its schema has no physical name of a column.
     """
     table = open_log(uri, version)
     with log_errors(uri, "reading its schema"):
@@ -252,7 +242,6 @@ class DeltaPlace:
     uri: str
 
     def open(self, version: int | None = None) -> LogTable:
-        """Return the table at a version (None: the newest); raises as `describe_log` does."""
         return describe_log(self.uri, version)
 
     def is_newest(self, version: int) -> bool:
@@ -261,8 +250,7 @@ class DeltaPlace:
     def tip(self) -> LogTip | None:
         """Return the newest commit; None if there is no commit file. One directory is listed, one file is read.
 
-        Raises:
-            LogError: the log cannot be read, or there is none.
+        Raises LogError: the log cannot be read, or there is none.
         """
         with log_errors(self.uri, "listing its commits"):
             system, root = file_system(self.uri)

@@ -128,8 +128,7 @@ def open_table(uri: str) -> OpenedTable | None:
 def open_newest(uri: str) -> OpenedTable:
     """Return a table at its newest version.
 
-    Raises:
-        TableNotFoundError: there is no table. Other errors of deltalake: the table cannot be read.
+    Raises TableNotFoundError: there is no table. Other errors of deltalake: the table cannot be read.
     """
     table = _KEPT.tables.pop(uri, None)
     if table is None or not table.is_same():
@@ -146,8 +145,7 @@ def open_newest(uri: str) -> OpenedTable:
 def open_delta(uri: str, version: int | None = None) -> "DeltaTable":
     """Return a table at a version (None: the newest).
 
-    Raises:
-        TableNotFoundError: there is no table. Other errors of deltalake: the table cannot be read.
+    Raises TableNotFoundError: there is no table. Other errors of deltalake: the table cannot be read.
     """
     from deltalake import DeltaTable
 

@@ -45,9 +45,8 @@ class DirectReading:
 def direct_reading(log: PinnedLog) -> DirectReading:
     """Read the footers of the range.
 
-    Raises:
-        LogError: a file is damaged, it lacks field ids that the log needs, it has a column twice, or only Spark reads
-            it and the log is no table of Spark.
+    Raises LogError: a file is damaged, it lacks field ids that the log needs, it has a column twice, or only Spark
+    reads it and the log is no table of Spark.
     """
     reason = next(_of_table(log), None)
     if reason is not None:

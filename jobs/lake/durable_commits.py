@@ -20,7 +20,7 @@ from jobs.storage import FileStamp, file_stamp, names_in
 from windowlib.errors import StoreError
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable, PostCommitHookProperties
+    from deltalake import DeltaTable, PostCommitHookProperties, Schema
 
 log = logging.getLogger(__name__)
 
@@ -87,6 +87,29 @@ def renew_properties(
     return bool(renewed)
 
 
+def declare_features(uri: str, table: "DeltaTable", schema: "Schema") -> None:
+    """Declare the feature for TIMESTAMP_NTZ before a schema with the first such column is committed.
+
+    deltalake does that if it adds a column, but not in `create_write_transaction`. No reader of Delta's kernel opens a
+    table with the column and without the feature.
+
+    Raises:
+        CommitFailedError: the feature was declared, or another process committed first. Open the table again.
+    """
+    from deltalake import TableFeatures
+    from deltalake.exceptions import CommitFailedError
+
+    features = table.protocol().reader_features or ()
+    if "timestampNtz" in features or '"timestamp_ntz"' not in schema.to_json():
+        return
+    table.alter.add_feature(
+        TableFeatures.TimestampWithoutTimezone,
+        allow_protocol_versions_increase=True,
+        post_commithook_properties=commit_hooks(uri),
+    )
+    raise CommitFailedError("the table has another version now: a feature was declared")
+
+
 @contextmanager
 def durable_commits(uri: str) -> Iterator[None]:
     """Wait at the end of the context until the disk has the commits to a table that were made meanwhile.
@@ -112,9 +135,7 @@ def sync_commits(uri: str, *, after: int) -> int | None:
 
     Files of these commits that are gone are left out: a later commit has removed them. Returns the newest of these
     commits; None if there is none, or if nothing is awaited.
-
-    Raises:
-        StoreError: as for `durable_commits`.
+    Raises StoreError: as for `durable_commits`.
     """
     if not waits_for_disk(uri):
         return None
@@ -134,8 +155,7 @@ def sync_commits(uri: str, *, after: int) -> int | None:
 def sync_newest(uri: str) -> None:
     """Wait until the disk has the newest commit to a table, whose writer may have been killed before it has waited.
 
-    Raises:
-        StoreError: as for `durable_commits`.
+    Raises StoreError: as for `durable_commits`.
     """
     if waits_for_disk(uri):
         sync_commits(uri, after=newest_in_log(uri) - 1)

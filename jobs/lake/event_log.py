@@ -114,7 +114,6 @@ class PinnedLog:
         return replace(self, files=(*self.earlier, *self.files), earlier=()) if self.earlier else self
 
     def partitions(self) -> dict[str, str]:
-        """Return partition value -> slice_id, for the values that have files."""
         return {file.value: file.slice_id for file in self.files}
 
     @property
@@ -131,7 +130,6 @@ class PinnedLog:
         return self._table.is_read_by_spark
 
     def missing(self, slices: Sequence[Slice]) -> Mapping[str, str] | None:
-        """Return slice -> why the log does not have its records yet; None if the log cannot tell that."""
         return self._table.missing(slices)
 
     def is_whole(self, slice_: Slice) -> bool:
@@ -141,13 +139,11 @@ class PinnedLog:
     def refuse_replaced(self) -> None:
         """Compare the files with the listing of the pin, if the writer of the log may replace files.
 
-        Raises:
-            LogError: names a file that was removed or replaced since.
+        Raises LogError: names a file that was removed or replaced since.
         """
         refuse_replaced(self.whole.covered_files())
 
     def slice_of(self, group: str | None) -> str | None:
-        """Return the slice of a group of `history`; None outside of the slices."""
         return self._slicing.slice_of(group)
 
     def span_of(self, action: Mapping[str, Any], *, version: int) -> Span | None:
@@ -184,7 +180,6 @@ class PinnedLog:
         }
 
     def bounds(self, column: str) -> "pa.Table":
-        """Return the bounds of a column in the files of the log; as `LogVersion.bounds`."""
         return self._table.bounds(column)
 
     def coordinates(self, slice_id: str) -> LogCoordinates:
@@ -194,8 +189,7 @@ class PinnedLog:
     def newest_data_ms(self) -> int | None:
         """Return when the newest commit that adds data was made; None if the log has no file of it any more.
 
-        Raises:
-            LogError: a commit file is damaged or empty.
+        Raises LogError: a commit file is damaged or empty.
         """
         with log_errors(self.uri, "reading the newest commit"):
             return newest_data_ms(self.log_files, self.version)
@@ -239,9 +233,7 @@ def pin_log(
     `version` is the newest. Commits that `known` covers are not read again. With `order`, the records are read in the
     order of commits, or the log is refused. `few_commits` new commits are read although a checkpoint covers them.
     `may_be_changed`, for a look at the log: slices that lost records are not refused, and no data file is asked for.
-
-    Raises:
-        LogError: records have no slice, were removed, or have no known order; or a file is lost, or not as written.
+    Raises LogError: records have no slice, were removed, or have no known order; or a file is lost, or not as written.
     """
     known = known or KnownLog()
     log = _opened_log(place, version, known)
@@ -306,8 +298,7 @@ def _known_files(
 ) -> tuple[PinnedFile, ...]:
     """Return the files of the slices, with their places if an order of commits is asked.
 
-    Raises:
-        LogError: the slices of some records are not known, or their order is not.
+    Raises LogError: the slices of some records are not known, or their order is not.
     """
     if sliced.unknown:
         raise next(iter(sliced.unknown.values()))
@@ -319,9 +310,8 @@ def _known_files(
 def files_of_slices(log: LogVersion, *, by: SliceGrammar, slices: Sequence[Slice]) -> tuple[PinnedFile, ...]:
     """Return the files that a version of the log has for some slices. They need not be contiguous.
 
-    Raises:
-        LogError: as for `pin_log`, without a look at the commits and at the files themselves, and not for records that
-            belong to no slice.
+    Raises LogError: as for `pin_log`, without a look at the commits and at the files themselves, and not for records
+    that belong to no slice.
     """
     return slicing_of(log, log.log_files(), Cut(uri=log.uri, by=by, slices=tuple(slices))).sliced().files
 
@@ -329,8 +319,7 @@ def files_of_slices(log: LogVersion, *, by: SliceGrammar, slices: Sequence[Slice
 def _opened_log(place: LogPlace, version: int | None, known: KnownLog) -> LogVersion:
     """Return the log at a version (None: the newest), which may be the table that `known` has.
 
-    Raises:
-        LogError: as for `LogPlace.open`.
+    Raises LogError: as for `LogPlace.open`.
     """
     opened = known.opened
     if opened is None or opened.uri != place.uri:

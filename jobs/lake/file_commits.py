@@ -52,9 +52,7 @@ def append_rows(uri: str, rows: "pa.Table", *, metadata: Mapping[str, str] = Map
 
     The rows have the columns of the partition, and may lack others. The commit stores `metadata` (name -> text)
     besides.
-
-    Raises:
-        StoreError: as for `commit_files`.
+    Raises StoreError: as for `commit_files`.
     """
     if not rows.num_rows:
         return
@@ -87,10 +85,8 @@ def commit_files(uri: str, files: Sequence[TableFile]) -> list[TableFile]:
     A file without rows is not added. Nothing is committed if no file has rows. The paths of the files are relative to
     the root of the table and not encoded (`new_path`). The files are complete. Returns the files that were added, in
     the given order, with their records and bytes.
-
-    Raises:
-        StoreError: the table cannot be read, a file cannot be read or has a column that the table does not have or
-            that has another type, or another process committed first at every try.
+    Raises StoreError: the table cannot be read, a file cannot be read or has a column that the table does not have or
+    that has another type, or another process committed first at every try.
     """
     (system, root), bounded = file_system(uri), bounded_columns(uri)
 
@@ -179,7 +175,6 @@ def _commit(uri: str, footers: Sequence[_Footer], metadata: Mapping[str, str]) -
 
 
 def _columns(table: OpenedTable) -> dict[str, "pa.DataType"]:
-    """Return the Arrow types of the columns that are in the files of a table."""
     import pyarrow as pa
 
     schema = pa.schema(table.delta.schema().to_arrow())

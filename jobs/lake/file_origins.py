@@ -84,9 +84,7 @@ def find_origins(files: LogFiles, places: Collection[str], *, version: int) -> d
 
     The commits are read from the newest to older ones, until all files are found. A commit that adds a file again (a
     RESTORE, or new statistics) counts only if no older commit can be read that has appended the file.
-
-    Raises:
-        LogError: a commit file is damaged.
+    Raises LogError: a commit file is damaged.
     """
     origins: dict[str, Origin] = {}
     missing = set(places)
@@ -110,11 +108,7 @@ def with_origins(log: LogVersion, files: Sequence[PinnedFile], log_files: LogFil
 
 
 def unordered(log: LogVersion, files: Sequence[PinnedFile], log_files: LogFiles) -> frozenset[str]:
-    """Return the slices with a file for which `with_origins` raises.
-
-    Raises:
-        LogError: a commit file is damaged.
-    """
+    """Return the slices with a file for which `with_origins` raises. Raises LogError: a commit file is damaged."""
     origins = _with_origin(log, files, log_files)
     return frozenset(file.slice_id for file, origin in origins if origin is None or not origin.is_append)
 

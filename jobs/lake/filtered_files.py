@@ -34,9 +34,7 @@ def filtered_files(uri: str, digests: StatisticsDigests, chosen: RowFilter) -> I
     """Give the files of some attempts, without the attempts that have no chosen row by the statistics of their files.
 
     Statistics that do not have the digest of the ledger hide no file.
-
-    Raises:
-        StoreError: the table cannot be read, inside the context as well; the message names the damaged file.
+    Raises StoreError: the table cannot be read, inside the context as well; the message names the damaged file.
     """
     pairs = frozenset(digests)
     with reading(uri, pairs):
@@ -57,8 +55,7 @@ def filtered_files(uri: str, digests: StatisticsDigests, chosen: RowFilter) -> I
 def records_of(uri: str, attempts: Iterable[Attempt]) -> int:
     """Return how many rows some attempts have, by Delta's log. A file without statistics adds none.
 
-    Raises:
-        StoreError: the table cannot be read.
+    Raises StoreError: the table cannot be read.
     """
     pairs = frozenset(attempts)
     with reading(uri, pairs):
@@ -69,8 +66,7 @@ def records_of(uri: str, attempts: Iterable[Attempt]) -> int:
 def statistics_digest(uri: str, attempt: Attempt) -> str:
     """Return the digest of the statistics of an attempt's files; an empty text if it has none.
 
-    Raises:
-        StoreError: the table cannot be read.
+    Raises StoreError: the table cannot be read.
     """
     with reading(uri):
         table = open_table(uri)
@@ -81,9 +77,7 @@ def time_cuts(uri: str, attempts: Iterable[Attempt], column: str, *, rows: int) 
     """Return ascending times that cut the rows of attempts into ranges of about `rows` rows, by the files' statistics.
 
     A range has more rows if a file has. No time is returned if there are few rows, or no statistics of the column.
-
-    Raises:
-        StoreError: the table cannot be read.
+    Raises StoreError: the table cannot be read.
     """
     pairs = frozenset(attempts)
     with reading(uri, pairs):

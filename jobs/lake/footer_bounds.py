@@ -22,8 +22,7 @@ READERS: Final = 4
 def known_bounds(log: LogVersion, column: str) -> "pa.Table":
     """Return the bounds of the files as `LogVersion.bounds` does; of a log without commits, those of their footers.
 
-    Raises:
-        LogError: the log is damaged, or a file is damaged or missing.
+    Raises LogError: the log is damaged, or a file is damaged or missing.
     """
     return log.bounds(column) if log.has_commits else footer_bounds(log, column)
 

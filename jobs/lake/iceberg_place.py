@@ -57,9 +57,7 @@ def column_nodes(uri: str, schema: Schema, names: Iterable[tuple[int, str]]) -> 
     """Return column -> its type.
 
     `names` are (field id, whole name) of fields, as they are in this or in other schemas.
-
-    Raises:
-        LogError: a log cannot have a column of this type, or the name of a column does not tell it in every file.
+    Raises LogError: a log cannot have a column of this type, or the name of a column does not tell it in every file.
     """
     for problem in _problems(schema, names):
         raise LogError(f"the Iceberg table {uri} cannot be replayed: {problem}; {COPY}")
@@ -156,8 +154,7 @@ class IcebergVersion(LogVersion):
     def log_files(self, *, stored: StoredDigests = NO_DIGESTS) -> IcebergFiles:
         """Return the snapshots up to this version, and check the manifests of it.
 
-        Raises:
-            LogError: a file is not as it was written, or cannot be read.
+        Raises LogError: a file is not as it was written, or cannot be read.
         """
         files = iceberg_files(self.table, version=self.version, stored=stored, digests=self._digests)
         if self.version:
@@ -192,7 +189,6 @@ class IcebergVersion(LogVersion):
 
     @override
     def bounds(self, column: str) -> "pa.Table":
-        """Return `path`, `low`, `high` and `nulls` of the files whose manifests have all three of a column."""
         if column not in self.nodes:  # a part of a column, or a derived one
             return no_bounds()
         number = self.schema.find_field(column).field_id
@@ -218,9 +214,8 @@ class IcebergPlace:
     def open(self, version: int | None = None) -> IcebergVersion:
         """Return the table at a snapshot (None: the newest of the main branch).
 
-        Raises:
-            LogError: there is no table, it cannot be read, the snapshot has expired, or the table has something that
-                a log cannot have: delete files, or columns whose types or names are refused.
+        Raises LogError: there is no table, it cannot be read, the snapshot has expired, or the table has something that
+        a log cannot have: delete files, or columns whose types or names are refused.
         """
         table = open_iceberg(self.uri)
         wanted = table.version if version is None else version

@@ -87,11 +87,7 @@ class _Reader(FileIO):
         raise NotImplementedError("Hindcast only reads Iceberg tables")
 
     def place(self, location: str) -> str:
-        """Return the place of a file in the file system of the log.
-
-        Raises:
-            LogError: the file is in another one.
-        """
+        """Return the place of a file in the file system of the log. Raises LogError: the file is in another one."""
         if location.startswith("file:"):
             location = f"/{location.removeprefix('file:').lstrip('/')}"
         is_in_s3 = location.startswith(_S3)
@@ -115,8 +111,7 @@ class IcebergTable:
     def snapshots(self) -> Mapping[int, "Snapshot"]:
         """Sequence number -> snapshot, newest first: the newest one, and those that it follows from.
 
-        Raises:
-            LogError: the table was rolled back, or the newest snapshot has no sequence number.
+        Raises LogError: the table was rolled back, or the newest snapshot has no sequence number.
         """
         by_id = {snapshot.snapshot_id: snapshot for snapshot in self.metadata.snapshots}
         snapshots: dict[int, Snapshot] = {}
@@ -182,8 +177,7 @@ class IcebergTable:
 def open_iceberg(uri: str) -> IcebergTable:
     """Return the table at a place: its directory, or one of its metadata files.
 
-    Raises:
-        LogError: there is no table, its newest metadata file is not known, or it cannot be read.
+    Raises LogError: there is no table, its newest metadata file is not known, or it cannot be read.
     """
     import pyarrow.fs as pafs
 
@@ -251,7 +245,6 @@ class IcebergFiles(LogFiles):
         return manifests
 
     def live(self, version: int) -> "Iterator[tuple[IcebergFile, Mapping[str, Any]]]":
-        """Yield the files of a version, each with its `add`."""
         for manifest in self.manifests(version):
             for entry in manifest.fetch_manifest_entry(self.table.reader):
                 yield entry.data_file, self._action(manifest, entry.data_file)

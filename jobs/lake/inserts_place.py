@@ -258,8 +258,7 @@ class InsertsPlace:
     def open(self, version: int | None = None) -> InsertsVersion:
         """Return the inserts up to a version of the table (None: the newest).
 
-        Raises:
-            LogError: as for `describe_log`, or the table has no change data feed.
+        Raises LogError: as for `describe_log`, or the table has no change data feed.
         """
         table = DeltaPlace(uri=self.uri).open(version)
         if table.configuration.get(FEED) != "true":

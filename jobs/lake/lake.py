@@ -34,10 +34,8 @@ def checked_place(text: str, what: str) -> str:
 
     A `file:` URI becomes the path that it names, and `s3a://` becomes `s3://`. `what` names the setting or the key that
     has the text, for the message.
-
-    Raises:
-        SpecError: the scheme is not allowed, the URI has credentials, or the Delta library would misread a character.
-            The message has no credentials.
+    Raises SpecError: the scheme is not allowed, the URI has credentials, or the Delta library would misread a
+    character. The message has no credentials.
     """
     masked = without_credentials(text)
     if masked != text:
@@ -121,17 +119,13 @@ class Lake:
         """Refuse a lake that is not a readable directory. A missing lake is not treated as an empty one.
 
         Commands that only read need an existing lake. The first run creates it.
-
-        Raises:
-            RequestError: the lake does not exist, is not a directory, cannot be read, or is an object store without
-                an object there.
+        Raises RequestError: the lake does not exist, is not a directory, cannot be read, or is an object store without
+        an object there.
         """
         other = "name another one with --lake or HINDCAST_LAKE"
         if not self.is_local:
-            if must_exist and not self._has_objects():
-                raise RequestError(
-                    f"the lake {self.root} has no object; the first `hindcast run` writes into it, or {other}"
-                )
+            if must_exist and (missing := self._missing_in_store()) is not None:
+                raise RequestError(f"the lake {self.root} {missing}, or {other}")
             return
         try:
             os.scandir(self.root).close()
@@ -145,22 +139,26 @@ class Lake:
         except OSError as error:
             raise RequestError(f"the lake {self.root} cannot be read: {error.strerror}; {other}") from error
 
-    def _has_objects(self) -> bool:
-        """Return whether an object store has anything below the root: it has no directories."""
+    def _missing_in_store(self) -> str | None:
+        """Return what an object store lacks, and what to do; None if it has an object below the root."""
         import pyarrow.fs as pafs
 
         try:
             system, root = file_system(self.root)
-            return bool(system.get_file_info(pafs.FileSelector(root, allow_not_found=True)))
+            if system.get_file_info(pafs.FileSelector(root, allow_not_found=True)):
+                return None
+            bucket = root.partition("/")[0]
+            if is_s3(self.root) and system.get_file_info(bucket).type == pafs.FileType.NotFound:
+                return f"does not exist: there is no bucket {bucket}; create it"
         except OSError as error:
             raise RequestError(f"the lake {self.root} cannot be read: {error}") from error
+        return "has no object; the first `hindcast run` writes into it"
 
     def table(self, pipeline: str, table: str) -> str:
         """Return the path or URI of one table of a pipeline.
 
-        Raises:
-            SpecError: a name does not begin with a lower-case letter, has other characters than lower-case letters,
-                digits and `_`, or is longer than 128.
+        Raises SpecError: a name does not begin with a lower-case letter, has other characters than lower-case letters,
+        digits and `_`, or is longer than 128.
         """
         for name in (pipeline, table):
             if not _NAME.fullmatch(name):
@@ -182,9 +180,7 @@ class Lake:
         """Return the path or URI of the pipeline's event log; a relative `log.table` is below the lake.
 
         If the log is a table of another pipeline, it is the place of that table.
-
-        Raises:
-            SpecError: the Delta library would misread the path.
+        Raises SpecError: the Delta library would misread the path.
         """
         table, upstream = pipeline.log.table, pipeline.log.pipeline
         if upstream is not None:
@@ -195,8 +191,7 @@ class Lake:
     def below(self, relative: str) -> str:
         """Return the path or URI of a file that a pipeline file names relative to the lake, such as a marker.
 
-        Raises:
-            SpecError: the path is absolute, is a URI, or has '..'.
+        Raises SpecError: the path is absolute, is a URI, or has '..'.
         """
         if ".." in relative.split("/") or Path(relative).is_absolute() or "://" in relative:
             raise SpecError(f"{without_credentials(relative)!r} must be a path below the lake, without '..'")

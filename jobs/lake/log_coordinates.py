@@ -100,9 +100,7 @@ def known_history(
     """Return what the commits did that earlier readers have not covered.
 
     `digests` maps a slice to the digest of its files.
-
-    Raises:
-        LogError: as for `read_history`.
+    Raises LogError: as for `read_history`.
     """
     accepted, start = known.accepted_of(log.table_id), _first_commit(log, digests, known)
     history = read_history(log, slicing.groups, start=start, files=files, few=few, accepted=accepted)
@@ -155,9 +153,7 @@ def slice_commits(
 
     Commits that change no data (OPTIMIZE, VACUUM, properties) are ignored. A change that a later RESTORE reverted is
     ignored, too.
-
-    Raises:
-        LogError: a commit removed or changed records of a slice.
+    Raises LogError: a commit removed or changed records of a slice.
     """
     commits = _commits_before(known, log.table_id)
     for version, rewrite in known.accepted_of(log.table_id).items():

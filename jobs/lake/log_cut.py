@@ -79,9 +79,7 @@ class Cut:
         """Return the instant at which a value of `slice_value` begins, in ms.
 
         A time without an offset is local to the zone of the slices.
-
-        Raises:
-            LogError: the value is no date or time of the format.
+        Raises LogError: the value is no date or time of the format.
         """
         try:
             return self._instants[value]
@@ -91,8 +89,7 @@ class Cut:
     def refuse_longer(self, value: str) -> None:
         """Refuse a value of `slice_value` that names a time longer than a slice. `by` tells that of the other forms.
 
-        Raises:
-            LogError: the value is a week, a day or an hour, and slices are shorter.
+        Raises LogError: the value is a week, a day or an hour, and slices are shorter.
         """
         by = self.by
         unit = named_unit(value) if len(by.columns) == 1 and by.format is None else FINEST
@@ -149,8 +146,7 @@ def named_unit(text: str) -> str:
 def value_ms(value: str, columns: int, *, pattern: str | None, zone: ZoneInfo) -> int:
     """Return the instant at which a value of `slice_value` begins, which has so many columns.
 
-    Raises:
-        ValueError: the value is no date or time of the pattern; None: of a form that tells itself.
+    Raises ValueError: the value is no date or time of the pattern; None: of a form that tells itself.
     """
     if columns == 1:
         return local_ms(_time(value, pattern), zone)

@@ -141,23 +141,20 @@ class LogFiles:
     def entries(self, version: int) -> Sequence[Entry]:
         """Return the actions of a commit.
 
-        Raises:
-            LogError: the file is damaged or empty. deltalake reads an empty newest commit as one without changes.
+        Raises LogError: the file is damaged or empty. deltalake reads an empty newest commit as one without changes.
         """
         return self.table_entries(version)
 
     def read_ahead(self, versions: Iterable[int]) -> None:
         """Read the commits that are asked for next. From an object store, several are read at the same time.
 
-        Raises:
-            LogError: as for `entries`.
+        Raises LogError: as for `entries`.
         """
         if is_remote(self.uri):
             with ThreadPoolExecutor(max_workers=READERS) as pool:
                 deque(pool.map(self.table_entries, versions), maxlen=0)
 
     def table_entries(self, version: int) -> Sequence[Entry]:
-        """Return the actions of a commit as the table has them."""
         if version not in self._read:
             self._read[version] = self._parse(self.commits[version])
         return self._read[version]
@@ -255,9 +252,7 @@ def checkpoint_entries(files: LogFiles, columns: Sequence[str]) -> Iterator[Entr
 
     `columns` are read, such as `add.path`. A Parquet file without a column gives no value for it. A checkpoint in JSON
     gives all values. A map is a list of pairs in Parquet.
-
-    Raises:
-        LogError: a file of the checkpoint is damaged.
+    Raises LogError: a file of the checkpoint is damaged.
     """
     if files.checkpoint is None:
         return

@@ -45,9 +45,7 @@ def touched_since(tip: LogTip, version: int, cut: Cut, *, names: Mapping[str, st
     `names` are those of the slice columns in the commits after `version`, as `LogSlices.names`. None if the spans
     cannot be told from these commits: `names` lacks a column, one commit is gone, changes the table itself, or does not
     tell the slices of a file; or there are more than MOST_COMMITS.
-
-    Raises:
-        LogError: a commit cannot be read, or has a value that is no instant.
+    Raises LogError: a commit cannot be read, or has a value that is no instant.
     """
     new = range(version + 1, tip.version + 1)
     if len(new) > MOST_COMMITS or not tip.files.commits.keys() >= {*new} or not names.keys() >= {*cut.by.columns}:
@@ -90,9 +88,7 @@ def log_slices(place: LogPlace, *, by: SliceGrammar, back: LookBack, known: Know
     """Return what the newest version of a log has for some slices, which are ascending.
 
     A commit that removed records of a slice before, in which `log.distinct` looks, counts for the slice as well.
-
-    Raises:
-        LogError: as for `pin_log`, but not for slices that lost records or files.
+    Raises LogError: as for `pin_log`, but not for slices that lost records or files.
     """
     pinned = pin_log(place, by=by, slices=back, known=known, may_be_changed=True)
     ids = [slice_.slice_id for slice_ in back.slices if slice_.slice_id not in pinned.unknown]

@@ -77,9 +77,7 @@ def values_with(
 
     Only this column of the files is read. At most `most` values of one file are returned, `part` itself first. The
     other arguments are those of `find_records`. Each value comes with the values of the partition columns of its file.
-
-    Raises:
-        LogError: as for `find_records`.
+    Raises LogError: as for `find_records`.
     """
     system, root = file_system(log.uri)
     with ThreadPoolExecutor(max_workers=READERS) as readers:
@@ -151,7 +149,6 @@ def _dataset(log: LogVersion, system: "pafs.FileSystem", file: _SearchedFile) ->
 
 
 def _stored(log: LogVersion, dataset: "pads.Dataset") -> dict[str, str | None]:
-    """Return column -> its name in a file; None if the file does not have it."""
     return dict(zip(log.nodes, stored_names(log.fields, dataset.schema), strict=True))
 
 

@@ -170,7 +170,6 @@ class LogVersion(ABC):
         """Return the data files. They are read once."""
 
     def file(self, place: int) -> DataFile:
-        """Return the file at a place in `files`."""
         return self.files()[place]
 
     def partitions(self) -> Iterable[tuple[Mapping[str, str | None], int | None]]:
@@ -184,8 +183,7 @@ class LogVersion(ABC):
     def bounds(self, column: str) -> "pa.Table":  # noqa: ARG002 - only the files tell it
         """Return `path`, `low`, `high` and `nulls` of the files of which the log tells all three of a column.
 
-        Raises:
-            LogError: the log is damaged.
+        Raises LogError: the log is damaged.
         """
         return no_bounds()
 
@@ -239,11 +237,7 @@ class LogTip:
 
 
 def commit_digest(files: LogFiles, version: int) -> str:
-    """Return the digest of the file of a commit; empty if that is gone.
-
-    Raises:
-        LogError: the file cannot be read.
-    """
+    """Return the digest of the file of a commit; empty if that is gone. Raises LogError: the file cannot be read."""
     path = files.commits.get(version)
     if path is None:
         return ""

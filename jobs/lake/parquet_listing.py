@@ -106,8 +106,7 @@ def list_parquet(uri: str) -> ParquetListing:
 def typed_value(uri: str, file: ListedParquet, name: str, *, kind: str) -> str | None:
     """Return the value of a partition column of a file as the text that a Delta log would have of it.
 
-    Raises:
-        LogError: the value is not of the type.
+    Raises LogError: the value is not of the type.
     """
     text = file.values[name]
     if text is None or kind == "string":

@@ -69,9 +69,7 @@ def listed_facts(
     """Return what files tell of a log. Their footers are read.
 
     `partitions` are the types of partition columns; others are texts. `is_replaceable`: a writer may replace a file.
-
-    Raises:
-        LogError: a file cannot be read, or the files do not fit together.
+    Raises LogError: a file cannot be read, or the files do not fit together.
     """
     from jobs.lake.parquet_schema import read_footers, united  # it imports Arrow
 
@@ -108,8 +106,7 @@ class ParquetPlace:
     def open(self, version: int | None = None) -> ParquetVersion:
         """Return the directory as it is now.
 
-        Raises:
-            LogError: there is no file, the files do not fit together, or the directory has changed since `version`.
+        Raises LogError: there is no file, the files do not fit together, or the directory has changed since `version`.
         """
         listing = list_parquet(self.uri)
         if version is not None and version != listing.version:
@@ -137,11 +134,7 @@ class ParquetPlace:
         return list_parquet(self.uri).version == version
 
     def tip(self) -> LogTip:
-        """Return the listing. No file is read.
-
-        Raises:
-            LogError: the directory cannot be listed.
-        """
+        """Return the listing. No file is read. Raises LogError: the directory cannot be listed."""
         listing = list_parquet(self.uri)
         return LogTip(version=listing.version, commit=listing.digest.hex(), files=listing.log_files())
 

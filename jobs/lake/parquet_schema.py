@@ -51,8 +51,7 @@ class UnitedSchema:
 def read_footers(listing: ParquetListing) -> list[Footer]:
     """Return the footers of all files, in their order. Those that this process has read before are not read again.
 
-    Raises:
-        LogError: a file is no Parquet file, is damaged, or has a column of a type that a log cannot have.
+    Raises LogError: a file is no Parquet file, is damaged, or has a column of a type that a log cannot have.
     """
     with ThreadPoolExecutor(max_workers=READERS) as pool:
         return [*pool.map(partial(_read_footer, listing), listing.files)]
@@ -61,9 +60,8 @@ def read_footers(listing: ParquetListing) -> list[Footer]:
 def united(listing: ParquetListing, footers: Sequence[Footer]) -> UnitedSchema:
     """Return the union of the columns of files. Columns of the partitions are not among them.
 
-    Raises:
-        LogError: files have types for a column of which none is wider than all others, or names that differ in upper
-            and lower case only.
+    Raises LogError: files have types for a column of which none is wider than all others, or names that differ in upper
+    and lower case only.
     """
     types: dict[str, dict[str, Node]] = {}
     files: dict[tuple[str, str], str] = {}
@@ -127,14 +125,12 @@ def _ascending(nodes: Sequence[Node]) -> list[str]:
 
 
 def _fits(narrow: str, wide: str) -> bool:
-    """Return whether a column of the wide type has all values of the narrow one."""
     if narrow != wide and {narrow, wide} == {"timestamp", "timestamp_ntz"}:
         return False  # Arrow would read one as the other, but one is an instant and the other a local time
     return next(refusals(arrow_type(narrow), wide, name=""), None) is None
 
 
 def _refuse_similar_names(uri: str, places: Mapping[str, str]) -> None:
-    """Refuse names that differ in case only. `places` maps a column, or a partition column, to a file that has it."""
     seen: dict[str, str] = {}
     for name, place in places.items():
         other = seen.setdefault(name.casefold(), name)

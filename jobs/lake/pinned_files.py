@@ -63,9 +63,7 @@ def refuse_damage(log: LogVersion, files: Sequence[PinnedFile], *, accepted: Col
     """Refuse files that the log still names, and whose records are not those that were appended.
 
     `accepted` are commits that removed or changed records, and that a person has accepted.
-
-    Raises:
-        LogError: records were deleted or are not known, or a file was lost or has another size.
+    Raises LogError: records were deleted or are not known, or a file was lost or has another size.
     """
     _refuse_unknown_records(log, files)
     _refuse_deleted_records(log, files, accepted)

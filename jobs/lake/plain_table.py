@@ -14,7 +14,7 @@ from uuid import uuid4
 from jobs.lake.arrow_types import arrow_table
 from jobs.lake.damage import reading
 from jobs.lake.delta_tables import OpenedTable, checkpoint_interval, forget_table, open_newest
-from jobs.lake.durable_commits import commit_hooks, durable_commits
+from jobs.lake.durable_commits import commit_hooks, declare_features, durable_commits
 from jobs.lake.file_commits import add_action
 from jobs.lake.log_files import place_of
 from jobs.lake.parquet_files import parquet_format, write_parquet
@@ -50,9 +50,7 @@ class PlainTable:
         """Return the rows of some slices (None: of all) as an Arrow dataset.
 
         Files that have no row of `chosen` by their statistics in Delta's log are left out.
-
-        Raises:
-            DeltaError: the table has a feature that its files alone do not show, such as deletion vectors.
+        Raises DeltaError: the table has a feature that its files alone do not show, such as deletion vectors.
         """
         import pyarrow.compute as pc
         import pyarrow.dataset as pads
@@ -83,8 +81,7 @@ class PlainTable:
 def open_plain(uri: str) -> PlainTable | None:
     """Return a plain table at its newest version; None if there is none.
 
-    Raises:
-        StoreError: the table cannot be read.
+    Raises StoreError: the table cannot be read.
     """
     from deltalake.exceptions import TableNotFoundError
 
@@ -160,10 +157,8 @@ class Replacement:
 def replace_slices(table: PlainTable, actions: "Iterable[AddAction]", new: Replacement) -> bool:
     """Put files in the place of the partitions of some slices, in one commit directly after the table's version.
 
-    Returns false if another process committed first. Then nothing was changed.
-
-    Raises:
-        StoreError: the table cannot be written.
+    Returns false if the table has another version now. Then no row was changed.
+    Raises StoreError: the table cannot be written.
     """
     from deltalake import CommitProperties, Schema, Transaction
     from deltalake.exceptions import CommitFailedError
@@ -171,13 +166,15 @@ def replace_slices(table: PlainTable, actions: "Iterable[AddAction]", new: Repla
     told = [*map(Transaction, APPS, new.shows)]
     properties = CommitProperties(custom_metadata=dict(new.notes), app_transactions=told, max_commit_retries=0)
     filters = None if new.slices is None else [(SLICE, "in", sorted(new.slices))]
+    schema = Schema.from_arrow(new.schema)
     with reading(table.uri):
         try:
             with durable_commits(table.uri):
+                declare_features(table.uri, table.opened.delta, schema)
                 table.opened.delta.create_write_transaction(
                     [*actions],
                     mode="overwrite",
-                    schema=Schema.from_arrow(new.schema),
+                    schema=schema,
                     partition_by=[SLICE],
                     partition_filters=filters,
                     commit_properties=properties,

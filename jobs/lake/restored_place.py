@@ -21,7 +21,6 @@ class RestoredPlace:
         return self.place.uri
 
     def open(self, version: int | None = None) -> LogVersion:
-        """Return a version of the log under the id of its history; raises as that of the place does."""
         log = self.place.open(version)
         return replace(log, table_id=f"{log.table_id}{self._ending}")
 

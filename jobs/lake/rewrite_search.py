@@ -36,9 +36,7 @@ def spans_of_removals(place: LogPlace, *, by: SliceGrammar, known: KnownLog) -> 
     """Return the instants between which each file had its records that a commit removed or changed.
 
     A span that nothing tells is that of all records that are known.
-
-    Raises:
-        LogError: as for `pin_log` without slices.
+    Raises LogError: as for `pin_log` without slices.
     """
     pinned = pin_log(place, by=by, slices=(), known=known, may_be_changed=True)
     files = pinned.log_files
@@ -64,8 +62,7 @@ def _taken(entry: Entry) -> Mapping[str, Any]:
 def find_rewrites(place: LogPlace, *, by: SliceGrammar, slices: Sequence[Slice], known: KnownLog) -> FoundRewrites:
     """Return the commits that removed or changed records of some slices, which are ascending.
 
-    Raises:
-        LogError: as for `pin_log`, but not for slices that lost records or files.
+    Raises LogError: as for `pin_log`, but not for slices that lost records or files.
     """
     pinned = pin_log(place, by=by, slices=slices, known=known, may_be_changed=True)
     touched: dict[int, set[str]] = {}

@@ -37,9 +37,7 @@ def row_places(files: LogFiles) -> dict[str, RowPlace]:
 
     Reads three columns of the newest checkpoint of Delta, and the commits after it. The result can have files that
     the version no longer has.
-
-    Raises:
-        LogError: a commit file or a checkpoint is damaged.
+    Raises LogError: a commit file or a checkpoint is damaged.
     """
     places: dict[str, RowPlace] = {}
     since = 0 if files.checkpoint is None else files.checkpoint.version + 1
@@ -77,9 +75,7 @@ def appended_files(files: LogFiles) -> tuple[AppendedFile, ...] | None:
     Each record gets the next row id when it is appended, and a row id is not used again. The table keeps the highest
     one. So if the log had row tracking from its first commit, no file has a deletion vector, and the files have every
     row id from 0 to the highest one, then no record was removed, changed or rewritten up to the checkpoint.
-
-    Raises:
-        LogError: the first commit file or the checkpoint is damaged.
+    Raises LogError: the first commit file or the checkpoint is damaged.
     """
     if files.checkpoint is None or 0 not in files.commits or not _is_tracked_from_the_beginning(files):
         return None
@@ -126,9 +122,7 @@ def stored_versions(log: LogVersion, place: str, own: int) -> tuple[int, int] | 
 
     OPTIMIZE stores them. The lowest one is -1 if the footer does not tell it. `place` is the path of the file in the
     file system of the log. Rows without a stored version have the version `own` that the Delta log gives the file.
-
-    Raises:
-        LogError: the file is damaged or lost.
+    Raises LogError: the file is damaged or lost.
     """
     import pyarrow.parquet as pq
 

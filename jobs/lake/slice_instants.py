@@ -67,7 +67,6 @@ def _whole_ms(column: "pa.Array") -> "pa.Array":
 
 
 def _local_ms(local: "pa.Array", zone: ZoneInfo) -> "pa.Array":
-    """Return the instants of local times in milliseconds."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

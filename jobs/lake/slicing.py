@@ -50,8 +50,7 @@ class Slicing(ABC):
     def sliced(self) -> SlicedFiles:
         """Return the files of the version.
 
-        Raises:
-            LogError: a file cannot be read, or its partition is longer than a slice.
+        Raises LogError: a file cannot be read, or its partition is longer than a slice.
         """
 
     @abstractmethod
@@ -65,9 +64,7 @@ class Slicing(ABC):
         """Return the groups of the records of a file that a commit adds or removes.
 
         `path` is that in the commit, and `action` is the `add` or the `remove` of it.
-
-        Raises:
-            LogError: the commit does not tell it.
+        Raises LogError: the commit does not tell it.
         """
         span = self.span(path, action, version=version) or EVER
         slices = overlapped(self.cut, span)

@@ -89,8 +89,7 @@ class PartitionSlicing(Slicing):
 def slicing_of(log: LogVersion, log_files: LogFiles, cut: Cut) -> Slicing:
     """Return how the slices of a log's files are told.
 
-    Raises:
-        LogError: the columns of `log.slice.by` cannot assign the records of this log to slices.
+    Raises LogError: the columns of `log.slice.by` cannot assign the records of this log to slices.
     """
     if cut.by.is_by_commits:
         return CommitSlicing(log=log, log_files=log_files, cut=cut)

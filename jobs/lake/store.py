@@ -185,8 +185,7 @@ def _problem(uri: str, existing: Mapping[str, Any], wanted: Mapping[str, Any]) -
 def table_columns(uri: str) -> dict[str, Node]:
     """Return a table's columns as they are stored, name -> type; empty if the table does not exist.
 
-    Raises:
-        StoreError: the table's log cannot be read.
+    Raises StoreError: the table's log cannot be read.
     """
     with reading(uri):
         table = open_table(uri)
@@ -199,8 +198,7 @@ def table_columns(uri: str) -> dict[str, Node]:
 def bounded_columns(uri: str) -> frozenset[str] | None:
     """Return the columns whose bounds are stored with each file of a table, so that readers skip files; None for all.
 
-    Raises:
-        StoreError: the table's log cannot be read.
+    Raises StoreError: the table's log cannot be read.
     """
     with reading(uri):
         table = open_table(uri)
@@ -234,8 +232,7 @@ def dataset_of(table: OpenedTable, attempts: Iterable[Attempt], *, share: Share 
 def table_schema(table: OpenedTable) -> "pa.Schema":
     """Return the columns of a table as Arrow reads them.
 
-    Raises:
-        DeltaError: the table has a feature that its files alone do not show.
+    Raises DeltaError: the table has a feature that its files alone do not show.
     """
     import pyarrow as pa
 
@@ -281,8 +278,7 @@ def _shared(files: list[TableFile], share: Share) -> list[TableFile]:
 def add_fields(uri: str, table: Table) -> None:
     """Add the struct fields that a table lacks, nullable: those of `record`, after the log got a new column.
 
-    Raises:
-        StoreError: the table cannot be read, or another process committed first at every try.
+    Raises StoreError: the table cannot be read, or another process committed first at every try.
     """
     existing = table_columns(uri)
     if all(node == existing.get(name) for name, node in table.stored_columns().items() if not isinstance(node, str)):
@@ -316,8 +312,7 @@ def attempts_dataset(
 ) -> "Iterator[pads.FileSystemDataset | None]":
     """Give the files of some attempts as an Arrow dataset; None if there are no attempts, or no table.
 
-    Raises:
-        StoreError: the table cannot be read, inside the context as well; the message names the damaged file.
+    Raises StoreError: the table cannot be read, inside the context as well; the message names the damaged file.
     """
     pairs = {*attempts}
     with reading(uri, pairs):
@@ -330,9 +325,7 @@ def read_attempts(uri: str, attempts: Iterable[Attempt], columns: Sequence[str] 
 
     The columns have the order of `columns`; None: all. The table has no rows and columns if there are no attempts or
     the Delta table does not exist.
-
-    Raises:
-        StoreError: the table cannot be read; the message names the damaged file.
+    Raises StoreError: the table cannot be read; the message names the damaged file.
     """
     import pyarrow as pa
 
@@ -345,8 +338,7 @@ def read_attempts(uri: str, attempts: Iterable[Attempt], columns: Sequence[str] 
 def count_rows(uri: str, attempts: Iterable[Attempt]) -> int:
     """Return the number of rows of the given attempts, from the footers of their files.
 
-    Raises:
-        StoreError: the table cannot be read; the message names the damaged file.
+    Raises StoreError: the table cannot be read; the message names the damaged file.
     """
     with attempts_dataset(uri, attempts) as dataset:
         return 0 if dataset is None else int(dataset.count_rows())
@@ -355,8 +347,7 @@ def count_rows(uri: str, attempts: Iterable[Attempt]) -> int:
 def read_each_attempt(uri: str, attempts: Sequence[Attempt], columns: Sequence[str]) -> "list[pa.Table]":
     """Return the rows of each of the given attempts. Columns that the table does not have are missing.
 
-    Raises:
-        StoreError: the table cannot be read; the message names the damaged file.
+    Raises StoreError: the table cannot be read; the message names the damaged file.
     """
     import pyarrow as pa
 
@@ -374,9 +365,7 @@ def attempt_batches(
     """Yield the rows of attempts in batches of at most `rows` rows, with the memory of a few batches.
 
     Columns that the table does not have are missing. Only the files of `share` are read.
-
-    Raises:
-        StoreError: the table cannot be read; the message names the damaged file.
+    Raises StoreError: the table cannot be read; the message names the damaged file.
     """
     with attempts_dataset(uri, attempts, share=share) as dataset:
         if dataset is None:

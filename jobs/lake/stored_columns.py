@@ -27,8 +27,7 @@ _NO_ATTEMPT: Final = [("slice_id", "=", "")]
 def is_stored(table: OpenedTable, columns: AbstractSet[str]) -> bool:
     """Return whether a file of a table has one of some columns. The footers of the files are read until one has.
 
-    Raises:
-        OSError: a file cannot be read.
+    Raises OSError: a file cannot be read.
     """
     system, root = file_system(table.uri)
 
@@ -45,20 +44,20 @@ def replace_columns(table: OpenedTable, replaced: Mapping[str, Mapping[str, Any]
     """Put other columns in the places of columns that no file has, in one commit: former name -> the new column.
 
     The opened table moves to its newest version.
-
-    Raises:
-        CommitFailedError: another process has committed since the table was opened.
+    Raises CommitFailedError: another process has committed since the table was opened, or `declare_features` has.
     """
     from deltalake import CommitProperties, Schema
 
-    from jobs.lake.durable_commits import commit_hooks
+    from jobs.lake.durable_commits import commit_hooks, declare_features
 
     former = json.loads(table.delta.schema().to_json())["fields"]
     fields = [replaced.get(field["name"], field) for field in former]
+    schema = Schema.from_json(json.dumps({"type": "struct", "fields": fields}))
+    declare_features(table.uri, table.delta, schema)
     table.delta.create_write_transaction(
         [],
         "overwrite",  # an append keeps the columns; of no attempt, it removes no file
-        Schema.from_json(json.dumps({"type": "struct", "fields": fields})),
+        schema,
         list(PARTITION_COLUMNS),
         _NO_ATTEMPT,
         commit_properties=CommitProperties(max_commit_retries=0),

@@ -36,9 +36,7 @@ def time_spans(log: LogVersion, column: str, *, unit: str | None) -> dict[str, S
     """Return path -> the span of the instants of a column, for the data files whose statistics tell it.
 
     A derived column has no statistics.
-
-    Raises:
-        LogError: the log is damaged.
+    Raises LogError: the log is damaged.
     """
     if column not in log.nodes:
         return {}

@@ -46,7 +46,6 @@ class AttemptChoice:
         )
 
     def stage(self, event: LedgerEvent) -> StagedRun:
-        """Take an attempt at a run in, and return it."""
         result = run_result(event)
         self.staged_attempts.add(result.attempt_id)
         return StagedRun(
@@ -66,7 +65,6 @@ class AttemptChoice:
         return run
 
     def condemn(self, event: LedgerEvent) -> None:
-        """Take a condemned attempt in: of one run, or of all."""
         if event.run_id is None:
             self.condemned_attempts.add(text_of(event, "attempt_id"))
         else:

@@ -37,8 +37,7 @@ REQUIRED: Mapping[str, type] = {
 def event_hash(row: Row) -> str:
     """Return the hash of an event. Its own column `hash` is not part of it.
 
-    Raises:
-        ValueError, TypeError: the row holds a value that is not JSON, so no event wrote it.
+    Raises ValueError, TypeError: the row holds a value that is not JSON, so no event wrote it.
     """
     filled = {name: value for name, value in row.items() if value is not None and name != "hash"}
     return hashlib.sha256(CANONICAL_JSON.encode(filled).encode("utf-8")).hexdigest()
@@ -69,9 +68,7 @@ def check_chain(
 
     `rows` are sorted by (seq, ordinal). `before` is the event before them; `Link()` for the first row of a ledger. For
     messages, `file_of` returns the data file of the events of a version.
-
-    Raises:
-        LedgerError: an event was changed, added, moved, or lost.
+    Raises LedgerError: an event was changed, added, moved, or lost.
     """
     check = _Check(uri, file_of)
     left, tip, has_own_hashes = 0, before.tip, before.has_own_hashes

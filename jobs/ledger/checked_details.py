@@ -37,8 +37,7 @@ class CheckedDetails:
     def text(self, seq: int, ordinal: int, digest: str) -> str:
         """Return the text of an event.
 
-        Raises:
-            LedgerError: the table cannot be read, or has another text than the fold has read.
+        Raises LedgerError: the table cannot be read, or has another text than the fold has read.
         """
         with self._lock:
             if self._texts is None:

@@ -35,9 +35,7 @@ def prove_conditional_put(uri: str) -> None:
     """Put one small object twice, and remove it, if the store has objects and was not proven for this ledger.
 
     The object is below `_probe` beside the ledger.
-
-    Raises:
-        LedgerError: the store accepted both puts, or does not know the condition.
+    Raises LedgerError: the store accepted both puts, or does not know the condition.
     """
     from obstore.exceptions import AlreadyExistsError, BaseError, NotSupportedError
 
@@ -75,11 +73,7 @@ def _store_digest(uri: str) -> str:
 
 
 def _put(place: str) -> None:
-    """Put the object unless it exists.
-
-    Raises:
-        AlreadyExistsError: it does.
-    """
+    """Put the object unless it exists. Raises AlreadyExistsError: it does."""
     import obstore
     from obstore.store import from_url
 

@@ -104,11 +104,7 @@ class LedgerEvent:
 
     @property
     def slice(self) -> Slice:
-        """The slice of the event.
-
-        Raises:
-            LedgerError: the event has no slice.
-        """
+        """The slice of the event. Raises LedgerError: the event has no slice."""
         if self.slice_id is None or self.slice_start_ms is None or self.slice_end_ms is None:
             raise LedgerError(f"ledger event {self.kind.value} (seq {self.seq}) has no slice; the ledger is damaged")
         return Slice(slice_id=self.slice_id, start_ms=self.slice_start_ms, end_ms=self.slice_end_ms)
@@ -141,11 +137,7 @@ def ledger_schema() -> "pa.Schema":
 
 
 def text_of(event: LedgerEvent, column: str) -> str:
-    """Return a column of an event that its kind requires.
-
-    Raises:
-        LedgerError: the event has no text there.
-    """
+    """Return a column of an event that its kind requires. Raises LedgerError: the event has no text there."""
     value = getattr(event, column)
     if not isinstance(value, str):
         raise LedgerError(f"ledger event {event.kind.value} (seq {event.seq}) has no {column}; the ledger is damaged")
@@ -218,6 +210,7 @@ def staged_event(request_id: str, result: RunResult, *, is_chain_start: bool, wa
             },
         }
         | ({"warms_up": True} if warms_up else {})
+        | ({} if result.state_columns is None else {"state_columns": [*result.state_columns]})
         | optional_fates(result.counts),
     )
 
@@ -283,6 +276,7 @@ def run_result(event: LedgerEvent) -> RunResult:
         warnings=tuple(details["warnings"]),
         clamped=details["clamped"],
         extras=details["extras"],
+        state_columns=None if (columns := details.get("state_columns")) is None else tuple(columns),
         checkpoint=_checkpoint(details.get("checkpoint", {"earlier": (), "stored_digests": {}})),
     )
 
@@ -332,8 +326,7 @@ def encode_details(details: Mapping[str, Any]) -> str:
 def event_rows(events: Sequence[LedgerEvent], *, commit_id: str) -> list[dict[str, Any]]:
     """Return the events of one commit as rows, with values as the table returns them, without the hash chain.
 
-    Raises:
-        TypeError: a number is of another type than its column.
+    Raises TypeError: a number is of another type than its column.
     """
     rows = []
     for event in events:

@@ -79,8 +79,7 @@ def lost_head(event: LedgerEvent) -> Head | None:
 def read_head(uri: str) -> Head | None:
     """Return the newest head of a ledger; None if it has none, as ledgers of earlier versions.
 
-    Raises:
-        LedgerError: the file cannot be read, or its content is damaged.
+    Raises LedgerError: the file cannot be read, or its content is damaged.
     """
     path = f"{uri}/{DIRECTORY}"
     for left in reversed(range(_READS)):
@@ -143,9 +142,7 @@ def head_in_commits(uri: str, *, recent: int = RECENT_COMMITS) -> Head | None:
     """Return the head in the newest commit of the pipeline's tallies that stores one; None without such a commit.
 
     The newest `recent` commits of the table are searched.
-
-    Raises:
-        StoreError: the table cannot be read.
+    Raises StoreError: the table cannot be read.
     """
     from deltalake.exceptions import TableNotFoundError
 

@@ -59,8 +59,7 @@ class EventHistory:
     ) -> None:
         """Check the next events and fold them. After an error, the history has a part of the rows: drop it.
 
-        Raises:
-            LedgerError: an event was changed or lost, or cannot be read.
+        Raises LedgerError: an event was changed or lost, or cannot be read.
         """
         with self._lock:
             self.link = check_chain(rows, self.link, uri=uri, file_of=file_of)
@@ -160,11 +159,7 @@ _KINDS = {kind.value: kind for kind in EventKind}
 
 
 def event_of(row: Row, uri: str) -> LedgerEvent:
-    """Return a stored event of the ledger at `uri`.
-
-    Raises:
-        LedgerError: a newer Hindcast wrote it.
-    """
+    """Return a stored event of the ledger at `uri`. Raises LedgerError: a newer Hindcast wrote it."""
     kind = _KINDS.get(row["event"])
     if kind is None:
         raise LedgerError(

@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Final
 
 from jobs.disk_errors import disk_problem
 from jobs.lake.delta_tables import pause_s
@@ -35,12 +36,16 @@ Decide = Callable[[LedgerView], Sequence[LedgerEvent]]
 """Returns the events to append to a view. It must be pure, because a write may call it several times."""
 
 
+EVENTS_OF_RUN: Final = 7
+"""A run has about so many events. The brief of a run takes a reader about as long."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerLimits:
     """A write fails after `attempts` lost races. Every `compact_every` versions, a writer merges small files.
 
-    A reader writes a snapshot if it has read `snapshot_every` events that no snapshot has, or if so many runs have no
-    brief in the newest one.
+    A reader writes a snapshot if it has read `snapshot_every` events that no snapshot has. A run without a brief counts
+    as `EVENTS_OF_RUN` of them.
     """
 
     attempts: int = 200
@@ -81,8 +86,7 @@ class Ledger:
     def view(self, at: int | None = None) -> LedgerView:
         """Return the view of the newest version, or of version `at`, of rows as they are stored now.
 
-        Raises:
-            LedgerError: the table cannot be read, an event was changed or lost, or there is no version `at` yet.
+        Raises LedgerError: the table cannot be read, an event was changed or lost, or there is no version `at` yet.
         """
         version = self._refresh()
         if at is not None and at > version:
@@ -135,9 +139,7 @@ class Ledger:
         """Read and check all events from the first one on, without what was remembered or a snapshot holds.
 
         If there is a snapshot already, none is written.
-
-        Raises:
-            LedgerError: the table cannot be read, or an event was changed or lost.
+        Raises LedgerError: the table cannot be read, or an event was changed or lost.
         """
         saved = self._history.saved
         self._read_anew(saves=not saved)
@@ -159,8 +161,7 @@ class Ledger:
     def recover(self, *, who: str, reason: str) -> Head:
         """Let the ledger go on without its last commits, which were lost for good. Return the head of the lost commits.
 
-        Raises:
-            LedgerError: no commits are lost, or the ledger cannot be read or written.
+        Raises LedgerError: no commits are lost, or the ledger cannot be read or written.
         """
         elsewhere: Head | None = None
         with suppress(StoreError):  # if that table is damaged, the head file may still name what was lost
@@ -181,8 +182,7 @@ class Ledger:
     def restore_commits(self, *, who: str, reason: str) -> tuple[int, ...]:
         """Write lost commit files again, if the ledger's data files prove what they were. Return their versions.
 
-        Raises:
-            LedgerError: the head cannot be read, or the ledger cannot be written.
+        Raises LedgerError: the head cannot be read, or the ledger cannot be written.
         """
         from jobs.ledger.lost_commits import restore_commits  # only after a loss
 
@@ -209,8 +209,7 @@ class Ledger:
     def _refresh(self) -> int:
         """Read and check the new events; return the version, 0 for a ledger without events.
 
-        Raises:
-            LedgerError: the table cannot be read, an event was changed or lost, or the last commits were lost.
+        Raises LedgerError: the table cannot be read, an event was changed or lost, or the last commits were lost.
         """
         version = self._take_in_new_events()
         head = self._head()
@@ -268,8 +267,7 @@ class Ledger:
     def _usable(self, history: EventHistory | None, table: LedgerTable, version: int) -> EventHistory | None:
         """Return what this process has read of the ledger, if a read of the present version would give it again.
 
-        Raises:
-            LedgerError: this process has read a later version of the same table.
+        Raises LedgerError: this process has read a later version of the same table.
         """
         if history is None or history.table_id != table.table_id:
             return None  # the ledger was removed and made anew
@@ -298,9 +296,7 @@ class Ledger:
         """Merge small files, and take the new files for the old ones if they hold the same chain of events.
 
         Otherwise, the next process would read and fold all events again.
-
-        Raises:
-            LedgerError: the table cannot be read or written, or an event was changed or lost.
+        Raises LedgerError: the table cannot be read or written, or an event was changed or lost.
         """
         self._store.compact()
         table, history = self._table, self._history
@@ -337,15 +333,14 @@ class Ledger:
         if history.files and not is_remote(self.uri):
             REMEMBERED.keep(self.uri, history)
         # After a clean-up, the attempt that counts is chosen again for every run, as long as no snapshot has it.
-        unsaved = max(history.count - history.saved, history.project.runs.unsettled)
+        unsaved = max(history.count - history.saved, EVENTS_OF_RUN * history.project.runs.unsettled)
         if table is not None and saves and unsaved >= self._limits.snapshot_every:
             self._save(table, history)
 
     def _append(self, events: Sequence[LedgerEvent], *, version: int) -> bool:
         """Commit version `version + 1`; return False if another writer has committed it.
 
-        Raises:
-            LedgerError: the commit failed, and no other writer has committed that version.
+        Raises LedgerError: the commit failed, and no other writer has committed that version.
         """
         at_ms, commit_id = self.now_ms(), uuid.uuid4().hex
         unlinked = event_rows(events, commit_id=commit_id)

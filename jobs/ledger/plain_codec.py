@@ -43,11 +43,7 @@ class Codecs:
         self._line_at = line_at or self.lines.__getitem__
 
     def of(self, kind: Any) -> Codec:  # noqa: ANN401 - a type, or an annotation
-        """Return the codec of a type.
-
-        Raises:
-            TypeError: values of the type have no plain form.
-        """
+        """Return the codec of a type. Raises TypeError: values of the type have no plain form."""
         if kind not in self._made:
             self._made[kind] = self._make(kind)
         return self._made[kind]

@@ -52,8 +52,7 @@ _CHANGE_NO_RUN = frozenset({
 def project(events: Iterable[LedgerEvent], *, version: int) -> LedgerView:
     """Return the view of events that are given in ledger order.
 
-    Raises:
-        LedgerError: an event lacks a field that its kind requires.
+    Raises LedgerError: an event lacks a field that its kind requires.
     """
     state = Projection()
     for event in events:
@@ -88,11 +87,7 @@ class Projection:
     )  # requests that have changed since, in order
 
     def add(self, event: LedgerEvent) -> None:
-        """Take one event in.
-
-        Raises:
-            LedgerError: the event lacks a field that its kind requires.
-        """
+        """Take one event in. Raises LedgerError: the event lacks a field that its kind requires."""
         self._view = None
         if event.kind not in _CHANGE_NO_RUN:
             self._parts.pop("runs", None)
@@ -182,7 +177,6 @@ class Projection:
         )
 
     def view(self, version: int) -> LedgerView:
-        """Return the view of the events so far; `version` is the version of the ledger that they reach."""
         if self._view is None or self._view.version != version:
             self._view = self._make_view(version)
         return self._view

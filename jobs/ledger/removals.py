@@ -47,7 +47,6 @@ class Removal:
         )
 
     def state_error(self, slice_id: str) -> RequestError:
-        """Return the error for a replay that would start from a state that was removed."""
         return RequestError(
             f"the state after slice {slice_id} was removed by {self}, so no replay can start from it. Begin the range "
             "at the slice after it, with --warm-up"

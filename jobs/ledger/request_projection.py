@@ -36,7 +36,6 @@ class RequestProjection:
         self.frozen = None
 
     def keep_runs(self, run_ids: Collection[str]) -> None:
-        """Drop all other runs."""
         self.runs = {slice_id: run_id for slice_id, run_id in self.runs.items() if run_id in run_ids}
         self.frozen = None
 
@@ -73,7 +72,6 @@ class RequestProjection:
         )
 
     def freeze(self) -> Request:
-        """Return the request with its collections."""
         if self.frozen is None:
             self.frozen = changed(
                 self.request,
@@ -107,8 +105,7 @@ class PublicationProjection:
 def opened_request(event: LedgerEvent) -> Request:
     """Return the request that a `requested` event opens.
 
-    Raises:
-        LedgerError: the event lacks a field, or a newer Hindcast wrote it.
+    Raises LedgerError: the event lacks a field, or a newer Hindcast wrote it.
     """
     details = event.details
     return Request(
@@ -138,11 +135,7 @@ def stored_warm_up(event: LedgerEvent) -> WarmUp | None:
 
 
 def _request_kind(event: LedgerEvent, details: Mapping[str, Any]) -> RequestKind:
-    """Return the origin of a request.
-
-    Raises:
-        LedgerError: a newer Hindcast wrote it.
-    """
+    """Return the origin of a request. Raises LedgerError: a newer Hindcast wrote it."""
     stored = details.get("kind", RequestKind.RANGE.value)
     try:
         return RequestKind(stored)

@@ -70,24 +70,20 @@ class RunsProjection:
         return RunsProjection(self.attempts.copy(), self.events.copy(), self.slots.copy())
 
     def of(self, run_id: str) -> RunEvents:
-        """Return what the ledger tells of a run."""
         events: RunEvents = self.events.get(run_id, NO_EVENTS)
         return events
 
     def change(self, run_id: str, **changes: Any) -> None:  # noqa: ANN401 - the fields of RunEvents
-        """Take in what an event tells of a run."""
         events = self.events[run_id] = changed(self.of(run_id), **changes)
         if events.staged:
             self.slots[run_id] = RunSlot()
 
     def check(self, event: LedgerEvent) -> None:
-        """Take the checks of a run in."""
         Verdict(event.verdict)  # a view reads both values, and does not know the ledger's place
         checks_fingerprint_of(event)
         self.change(text_of(event, "run_id"), checked=event)
 
     def judge(self, event: LedgerEvent) -> None:
-        """Take the judgement of a request's runs in."""
         for run_id, checks in judged_checks(event).items():
             basis, own = str(event.details.get("basis")), self.of(run_id)
             judgement = Judgement(basis=basis, checks=checks, request_id=event.request_id or "")
@@ -193,7 +189,6 @@ class RunsProjection:
         return sum(slot.brief is None for slot in self.slots.values())
 
     def settle(self) -> None:
-        """Make the brief of each run."""
         for run_id in self.slots:
             self.brief(run_id)
 

@@ -105,8 +105,7 @@ def write_snapshot(uri: str, history: EventHistory) -> None:
 def remove_old_snapshots(uri: str, *, dry_run: bool) -> tuple[str, ...]:
     """Remove all snapshots but the newest of this version of Hindcast, and unfinished older ones; return their names.
 
-    Raises:
-        OSError: the directory cannot be listed, or a file cannot be removed.
+    Raises OSError: the directory cannot be listed, or a file cannot be removed.
     """
     newest = max(_own_names(uri), default="")
     unfinished = filter(_UNFINISHED.fullmatch, names_in(f"{uri}/{DIRECTORY}"))

@@ -21,6 +21,7 @@ _TYPES: Final[Mapping[str, Any]] = {
     "clamped": int,
     "extras": Mapping[str, str | None],
     "checkpoint": CheckpointForm,
+    "state_columns": Sequence[Mapping[str, Any]],
     "filtered": int,
     "duplicate": int,
     "chain_start": bool,
@@ -119,7 +120,6 @@ class StoredDetails(Mapping[str, Any]):
         return self._found
 
     def _check(self, values: Mapping[str, object]) -> None:
-        """Compare the values of names with their types."""
         try:
             for name, value in values.items():
                 if name in _TYPES:

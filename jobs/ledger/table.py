@@ -54,8 +54,7 @@ class LedgerStore(Protocol):
     def append(self, rows: Sequence[Row]) -> None:
         """Commit rows as the version after the one that `refresh` returned last.
 
-        Raises:
-            ConflictError: the rows may or may not be committed; call `refresh` and `read` to find out.
+        Raises ConflictError: the rows may or may not be committed; call `refresh` and `read` to find out.
         """
         ...
 
@@ -70,16 +69,14 @@ class LedgerStore(Protocol):
     def head_elsewhere(self) -> Head | None:
         """Return a head that is stored elsewhere, for a ledger whose head is lost; it may be an old one.
 
-        Raises:
-            StoreError: the other place cannot be read.
+        Raises StoreError: the other place cannot be read.
         """
         ...
 
     def put_head(self, head: Head, *, instead_of: Head | None = None) -> None:
         """Store the head of the newest commit, also if it is older than the lost head `instead_of`.
 
-        Raises:
-            StoreError: the disk has not confirmed the commit.
+        Raises StoreError: the disk has not confirmed the commit.
         """
         ...
 
@@ -102,7 +99,6 @@ class LedgerTable(LedgerStore):
 
     @property
     def table_id(self) -> str | None:
-        """Delta's id of the table; None if there is no table."""
         return None if self._table is None else str(self._table.metadata().id)
 
     def file_of(self, seq: int) -> str | None:
@@ -133,7 +129,7 @@ class LedgerTable(LedgerStore):
                 if self._table is None:
                     self._refuse_without_log()
                     return 0
-            elif not is_newest(self.uri, self._table.version()):
+            elif is_remote(self.uri) or not is_newest(self.uri, self._table.version()):  # in a store, one LIST
                 self._table.update_incremental()
             return self._table.version()
 
@@ -183,7 +179,6 @@ class LedgerTable(LedgerStore):
         return {path: (size, at, 0, 0) for path, size, at in listed if path in paths}
 
     def _files(self, after: int) -> list[str]:
-        """Return the files of the table that may have events of commits after version `after`."""
         assert self._table is not None, "read() has opened the table"
         actions = arrow_table(self._table.get_add_actions(flatten=True))
         last = actions["max.seq"].to_pylist() if "max.seq" in actions.column_names else [None] * actions.num_rows

@@ -41,9 +41,7 @@ def unnamed_files(uri: str, commits: AbstractSet[str]) -> tuple[UnnamedFile, ...
     """Return the data files of a ledger that it does not name and that have events of other commits, by path.
 
     `commits` are the ids of all commits of the ledger, which exists.
-
-    Raises:
-        LedgerError: the table or its directory cannot be read.
+    Raises LedgerError: the table or its directory cannot be read.
     """
     import pyarrow.fs as pafs
 

@@ -131,11 +131,7 @@ class StagedRun:
 
     @property
     def checkpoint(self) -> CheckpointRef:
-        """The state after the run. The next slice starts from it.
-
-        Raises:
-            RequestError: a clean-up has removed it.
-        """
+        """The state after the run. The next slice starts from it. Raises RequestError: a clean-up has removed it."""
         result = self.result
         if self.checkpoint_removal is not None:
             raise self.checkpoint_removal.state_error(result.slice.slice_id)
@@ -221,7 +217,6 @@ class Request:
 
     @property
     def slice_ids(self) -> frozenset[str]:
-        """The slices of the request's runs and attempts."""
         return frozenset(self.runs).union(*(attempt.slice_ids for attempt in self.attempts))
 
     def holders(self, *, now_ms: int, is_alive: IsAlive) -> tuple[Lease, ...]:
@@ -268,8 +263,7 @@ class LedgerView:
     def run(self, run_id: str) -> StagedRun:
         """Return the run with this id.
 
-        Raises:
-            LedgerError: the ledger has no attempt at the run that counts, or a clean-up has removed its rows.
+        Raises LedgerError: the ledger has no attempt at the run that counts, or a clean-up has removed its rows.
         """
         if (run := self.runs.get(run_id)) is not None:
             return run
@@ -284,20 +278,17 @@ class LedgerView:
     def past_run(self, run_id: str) -> StagedRun:
         """Return the run with this id, also one whose rows a clean-up has removed.
 
-        Raises:
-            LedgerError: the ledger has no attempt at the run that counts.
+        Raises LedgerError: the ledger has no attempt at the run that counts.
         """
         return self.removed_runs.get(run_id) or self.run(run_id)
 
     def published_run(self, slice_id: str) -> StagedRun | None:
-        """Return the run of a slice that readers see; None if the slice is not published."""
         return self.run(self.published[slice_id]) if slice_id in self.published else None
 
     def chain_run(self, run_id: str) -> StagedRun:
         """Return the run whose state the next slice starts from: the run itself, or that in whose place it is seen.
 
-        Raises:
-            LedgerError: as for `run`.
+        Raises LedgerError: as for `run`.
         """
         return self.run(self.chain_run_id(run_id))
 
@@ -306,7 +297,6 @@ class LedgerView:
         return self.repairs.get(run_id, run_id)
 
     def published_chain_run(self, slice_id: str) -> StagedRun | None:
-        """Return the run of the published chain at a slice; None if the slice is not published."""
         return self.chain_run(self.published[slice_id]) if slice_id in self.published else None
 
     @property

@@ -25,8 +25,7 @@ class AttemptCondemned(RequestError):  # noqa: N818
 def may_stage(view: LedgerView, request: Request) -> bool:
     """Return whether runs may be staged in the request; False if it is published, or settled by another publication.
 
-    Raises:
-        RequestError: the request was closed or rolled back.
+    Raises RequestError: the request was closed or rolled back.
     """
     if view.settling(request) is not None:
         return False
@@ -131,9 +130,8 @@ def _staged(view: LedgerView, order: ReplayOrder, results: Sequence[RunResult]) 
 def _check_results(order: ReplayOrder, results: Sequence[RunResult]) -> None:
     """Check the contract of the replayer.
 
-    Raises:
-        InvariantBroken: there is not one result per slice (of an order that may be divided: of its first slices), a
-            result is of another attempt, or its state before is not the state after the slice before.
+    Raises InvariantBroken: there is not one result per slice (of an order that may be divided: of its first slices), a
+    result is of another attempt, or its state before is not the state after the slice before.
     """
     returned = [result.slice.slice_id for result in results]
     wanted = [slice_.slice_id for slice_ in order.slices]

@@ -19,8 +19,7 @@ from jobs.runs import Slice
 def form_of(work: RequestContext, given: Mapping[str, Any], *, now_ms: int) -> BackfillForm:
     """Return the content of the form. A DAG run that continues a request has the slices of the request.
 
-    Raises:
-        FormError: a field is wrong.
+    Raises FormError: a field is wrong.
     """
     request_id = given.get("request")
     request = None if request_id is None else work.ledger.view().requests.get(str(request_id))

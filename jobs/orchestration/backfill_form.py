@@ -109,8 +109,7 @@ class BackfillForm:
 def replayable_range(work: "RequestContext") -> ReplayableRange | None:
     """Return the slices that can be replayed now; None if the log has no complete slice with records.
 
-    Raises:
-        LogError, SpecError: the log is missing or does not fit the pipeline.
+    Raises LogError, SpecError: the log is missing or does not fit the pipeline.
     """
     view, grid = work.ledger.view(), slice_grid(work.pipeline)
     log = work.log_state(view, ())
@@ -132,9 +131,7 @@ def read_form(
 
     `given` are the fields of the form, as in the configuration of a DAG run. `replayable` reads the slices that can be
     replayed. It is called if `from` or `to` is empty.
-
-    Raises:
-        FormError: a field is wrong, or unknown.
+    Raises FormError: a field is wrong, or unknown.
     """
     from jobs.planning.request_context import IfOpen
 

@@ -27,9 +27,7 @@ def release_ended(
 
     `state` returns the state of a DAG run. It may raise `LookupError` if Airflow does not tell: nothing is released.
     `own` is the DAG run that asks, if one does. Its leases other than `own_lease` are from before it was cleared.
-
-    Raises:
-        LedgerError: the ledger cannot be read or written.
+    Raises LedgerError: the ledger cannot be read or written.
     """
     sentences = []
     for request in work.ledger.view().open_requests():
@@ -45,9 +43,7 @@ def stop(work: RequestContext, run: DagRunKey, *, who: str) -> str | None:
     """Release the leases of a DAG run that a person has marked as failed, and return the text for its note.
 
     The text tells who has stopped it, and what was staged. None: no open request is of this DAG run.
-
-    Raises:
-        LedgerError: the ledger cannot be read or written.
+    Raises LedgerError: the ledger cannot be read or written.
     """
     view = work.ledger.view()
     mine = [request for request in view.open_requests() if run in {origin.key for origin in request.origins}]

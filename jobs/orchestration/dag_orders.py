@@ -108,8 +108,7 @@ def order_of(
 def read_order(given: str | Mapping[str, Any]) -> Order:
     """Read an order: a JSON text (the file of the Spark job) or plain data (the XCom of the plan task).
 
-    Raises:
-        RequestError: the input is not an order.
+    Raises RequestError: the input is not an order.
     """
     advice = "it must be what the plan task returned"
     try:

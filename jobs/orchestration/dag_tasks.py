@@ -112,9 +112,7 @@ def plan(
     of the scheduled DAG by hand. The schedule and Airflow's backfill keep the published spec if the file differs from
     it. `lake` is by default the value of HINDCAST_LAKE. Without `state`, which returns the state of a DAG run, no lease
     is released. `is_again`: the DAG run has decided before, and waited since.
-
-    Raises:
-        HindcastError: as the functions of `jobs.orchestration.scheduling` raise.
+    Raises HindcastError: as the functions of `jobs.orchestration.scheduling` raise.
     """
     work = open_request_context(load_file(Path(pipeline_file)), lake_of(lake), now_ms=now_ms)
     if state is not None:
@@ -159,9 +157,7 @@ def replay(order: Order, *, on_progress: Callable[[Progress], None] | None = Non
     """Replay the slices of an order, with this process as the driver; return the runs in slice order.
 
     `on_progress` is called before and after each chunk.
-
-    Raises:
-        HindcastError: the replay failed. The same order continues after the last staged slice.
+    Raises HindcastError: the replay failed. The same order continues after the last staged slice.
     """
     from jobs.replay.process_memory import share_one_heap
     from jobs.replay.replayer import spark_replayer
@@ -187,9 +183,7 @@ def publish(order: Order, *, publisher: str | None = None) -> Published:
     """Publish the request of an order, if the order asks for it and the ledger's rules allow it.
 
     `publisher` names the DAG run. If it has published the request before, the result has the same changed slices again.
-
-    Raises:
-        RequestError: publication was refused, and waiting does not help.
+    Raises RequestError: publication was refused, and waiting does not help.
     """
     work = order.context(now_ms)
     if not order.publish:

@@ -78,7 +78,6 @@ class Checked:
     told: Told
 
     def told_without(self, unsent: Sequence[Message]) -> Told:
-        """Return what is told if some messages were sent to nobody."""
         kept = {_TIMES.get(message.alert.event) for message in unsent}
         new = {cause for message in unsent for cause in message.causes - self.before.causes}
         before, told = self.before, self.told
@@ -105,9 +104,7 @@ def look(
     The clock of the ledger gives the time. `told` is what earlier runs have told, and `url` returns the address of a
     page. With `everything`, also times of day are looked at that were looked at today. `broken` is the error of the
     pipeline file, which is told once a day.
-
-    Raises:
-        LedgerError: the ledger cannot be read.
+    Raises LedgerError: the ledger cannot be read.
     """
     now_ms, view = work.ledger.now_ms(), work.ledger.view()
     work, _ = on_published_spec(work, view)
@@ -226,9 +223,7 @@ def _not_published(place: _Place) -> Message | None:
     """Return the message on slices of the days before that readers do not see, or that were published empty.
 
     Slices that the schedule never comes back to are told each day.
-
-    Raises:
-        LogError: the log cannot be read, and readers see all slices that are over.
+    Raises LogError: the log cannot be read, and readers see all slices that are over.
     """
     try:
         state, missing = place.of_the_days_before()

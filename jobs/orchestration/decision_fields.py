@@ -85,8 +85,7 @@ class Decision(BaseModel):
 def read_decision(given: Mapping[str, Any]) -> Decision:
     """Read a decision from params. Params that are None or empty count as not given.
 
-    Raises:
-        RequestError: a key is unknown, a value is not valid, or the fields contradict each other.
+    Raises RequestError: a key is unknown, a value is not valid, or the fields contradict each other.
     """
     filled = {name: value for name, value in given.items() if value not in (None, "", [], {})}
     unknown = sorted(filled.keys() - Decision.model_fields.keys())

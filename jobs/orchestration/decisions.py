@@ -66,8 +66,7 @@ class Decided(BaseModel):
 def check(work: RequestContext, view: LedgerView, decision: Decision, *, who: str, seen: LedgerView | None) -> None:
     """Check whether a decision could be made now, and write nothing. A page calls it before it starts the DAG.
 
-    Raises:
-        RequestError: the worker would refuse the decision.
+    Raises RequestError: the worker would refuse the decision.
     """
     by = By(who=who, decision_id="", seen=seen)
     match decision.action:
@@ -131,9 +130,7 @@ def publish_decided(pipeline_file: str, decided: Decided, by: By, *, lake: str |
 
     Of a rollback, which the ledger has already, the publication has the changed slices. Nothing is published if slices
     of other DAG runs of the same Airflow backfill are still held.
-
-    Raises:
-        RequestError: the publication was refused.
+    Raises RequestError: the publication was refused.
     """
     if not decided.publishes:
         return PublicationAttempt(request_id="", is_published=False, why=decided.why, changed=tuple(decided.changed))
@@ -191,8 +188,7 @@ def stopped_runs(view: LedgerView, request: Request, *, waived: Sequence[str] = 
 def seen_view(work: RequestContext, version: int | None) -> LedgerView | None:
     """Return the ledger as the person saw it; None if the decision names no version.
 
-    Raises:
-        RequestError: the ledger has no such version yet.
+    Raises RequestError: the ledger has no such version yet.
     """
     if version is None:
         return None
@@ -269,8 +265,7 @@ def _request_id(decision: Decision) -> str:
 def lake_of(root: str | None, *, must_exist: bool = False) -> Lake:
     """Return the lake of a task: at a root, or at HINDCAST_LAKE.
 
-    Raises:
-        RequestError: neither is given, or there cannot be a lake.
+    Raises RequestError: neither is given, or there cannot be a lake.
     """
     root = root or os.environ.get("HINDCAST_LAKE")
     if not root:

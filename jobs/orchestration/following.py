@@ -31,8 +31,7 @@ from windowlib.records.column_types import spell_type
 def readers_of(pipelines: Sequence[Pipeline], name: str) -> tuple[Pipeline, ...]:
     """Return the pipelines that read a pipeline, directly or not; each comes after the one that it reads.
 
-    Raises:
-        SpecError: pipelines read each other.
+    Raises SpecError: pipelines read each other.
     """
     ordered: list[Pipeline] = []
     reached = [name]
@@ -79,10 +78,8 @@ def following(work: RequestContext) -> tuple[RequestContext, tuple[str, ...]]:
     """Return the context in which a pipeline follows the one that it reads, and warnings.
 
     It has the spec of the published chain. An edit of the pipeline file waits for `hindcast adopt`, as in the schedule.
-
-    Raises:
-        RequestError: the published chain cannot be computed any more, or reads another log than the pipeline file; or
-            it is held after a rollback.
+    Raises RequestError: the published chain cannot be computed any more, or reads another log than the pipeline file;
+    or it is held after a rollback.
     """
     view, upstream = work.ledger.view(), work.pipeline.log.pipeline
     if view.hold is not None:

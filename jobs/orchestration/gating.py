@@ -59,10 +59,8 @@ def gate(work: RequestContext, *, opened: Opened, slices: Sequence[str] | None =
 
     With `slices`, a DAG run that shares its request with others judges only these. Otherwise all runs are judged that
     decide on the publication, also those of the chain outside of the slices where a repair ends.
-
-    Raises:
-        RequestError: there is no such request, a DAG run that shares it has not staged a slice, or another suite than
-            the one in force has checked one.
+    Raises RequestError: there is no such request, a DAG run that shares it has not staged a slice, or another suite
+    than the one in force has checked one.
     """
     view = judge_request(work, opened.request_id)
     request = request_in(work, view, opened.request_id)

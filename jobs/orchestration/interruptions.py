@@ -34,9 +34,7 @@ def interrupted(order: Order) -> tuple[str | None, str]:
     """Return why the newest attempt at an order has ended, if the ledger has it, and how much of the order is staged.
 
     The lease is released if no process has taken it yet. That of a process ends with the process.
-
-    Raises:
-        HindcastError: the ledger cannot be read or written.
+    Raises HindcastError: the ledger cannot be read or written.
     """
     work = order.context(now_ms)
     view = work.ledger.view()

@@ -39,9 +39,7 @@ def refuse_lost_lake(work: RequestContext, airflow: AskAirflow) -> None:
     """Raise if the lake has no event of a pipeline that this DAG has published: it is not mounted, or another one.
 
     Else the schedule would replay the whole log into an empty mount point, without the decisions in the ledger.
-
-    Raises:
-        StoreError: so it is. The task is tried again.
+    Raises StoreError: so it is. The task is tried again.
     """
     if not work.ledger.view().version and airflow.has_published():
         raise StoreError(

@@ -188,7 +188,6 @@ def _check_input(repaired: StagedRun, own: StagedRun, *, request: Request) -> No
 
 
 def _digests(run: StagedRun) -> Mapping[str, str]:
-    """Return the digests of what readers see of a run."""
     return {name: digest for name, digest in run.result.digests.items() if name not in tables.CHECKPOINT_TABLES}
 
 

@@ -65,11 +65,7 @@ def scrub(pipeline_file: str, *, lake: Lake, since_ms: int | None = None) -> Ver
 
 
 def clean_up(pipeline_file: str, *, lake: Lake, who: str) -> Leftovers:
-    """Clean the lake of a pipeline.
-
-    Raises:
-        LedgerError, StoreError: as for `jobs.publishing.cleaning.clean`.
-    """
+    """Clean the lake of a pipeline. Raises LedgerError, StoreError: as for `jobs.publishing.cleaning.clean`."""
     return clean_lake(_work(pipeline_file, lake), older_than_ms=OLDER_THAN_MS, who=who, dry_run=False)
 
 

@@ -327,7 +327,6 @@ def _warm_up(work: RequestContext, view: LedgerView, run: StagedRun, *, request:
 
 
 def _check_state(work: RequestContext, view: LedgerView, run: StagedRun, *, before: CheckpointRef | None) -> None:
-    """Refuse if the state before a run is damaged."""
     checked = (*tables.STATE_TABLES, tables.WATERMARKS)
     for part in () if before is None else before.parts:
         findings = findings_of(work, view, part.slice_id)

@@ -86,8 +86,7 @@ def open_range(work: RequestContext, asked: Asked) -> Opened:
 def close_replaced(work: RequestContext, asked: Asked) -> None:
     """Close the open ones in the range of a request that is to replace them, and has nothing to replay.
 
-    Raises:
-        RangeTaken: it cannot replace them.
+    Raises RangeTaken: it cannot replace them.
     """
     if asked.if_open is IfOpen.REPLACE:
         work.ledger.write(lambda view: _room(work, view, asked, request_id=""))
@@ -96,8 +95,7 @@ def close_replaced(work: RequestContext, asked: Asked) -> None:
 def check_range_is_free(work: RequestContext, view: LedgerView, asked: Asked) -> str | None:
     """Check that a request could be opened now; return the id of the open one that it would resume, if there is one.
 
-    Raises:
-        RangeTaken: others are in the way, and the request is not to replace them, or cannot.
+    Raises RangeTaken: others are in the way, and the request is not to replace them, or cannot.
     """
     resumed = find_resumable(work, view, asked)
     if resumed is None:
@@ -125,8 +123,7 @@ def refuse_without_work(
 ) -> None:
     """Refuse to resume a held request of others if there is nothing to replay: it would be held again.
 
-    Raises:
-        RangeTaken: neither the log nor the suite has changed, so a person has to decide.
+    Raises RangeTaken: neither the log nor the suite has changed, so a person has to decide.
     """
     request = view.requests.get(resumed or "")
     if request is None or any(lease.lease_id == asked.own_lease for lease in request.leases) or planned.stale:
@@ -136,7 +133,6 @@ def refuse_without_work(
 
 
 def _room(work: RequestContext, view: LedgerView, asked: Asked, *, request_id: str) -> Sequence[LedgerEvent]:
-    """Return the events that close the requests which a new one replaces."""
     others = in_the_way(work, view, asked) if asked.kind.is_by_person else ()
     if not others:
         return []

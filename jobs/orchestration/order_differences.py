@@ -15,9 +15,7 @@ def order_differences(order: "Order", *, samples: int = SAMPLES) -> "Differences
     """Return what the publication of an order's request would change; None if readers see all of it already.
 
     So many `samples` of each table and each kind of change have rows side by side.
-
-    Raises:
-        StoreError: rows cannot be read, or differ from those that were written.
+    Raises StoreError: rows cannot be read, or differ from those that were written.
     """
     from jobs.comparing.compare import Comparison, compare  # imports Arrow and DuckDB
     from jobs.comparing.views import differing_request, request_sides

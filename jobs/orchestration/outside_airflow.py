@@ -45,8 +45,7 @@ class Cleared:
 def airflow_of_environment() -> AirflowApi | None:
     """Return the Airflow that the environment names; None if it names none. Secrets come from the environment only.
 
-    Raises:
-        RequestError: an address is given without a token, or an account with its password.
+    Raises RequestError: an address is given without a token, or an account with its password.
     """
     url = os.environ.get(URL, "").strip()
     if not url:

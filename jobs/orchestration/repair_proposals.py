@@ -104,8 +104,7 @@ def within_budget(
 ) -> tuple[LateRepair, WarmUp | None]:
     """Return a repair of the oldest slices that past runs replay within the daily budget, and its warm-up.
 
-    Raises:
-        RequestError: the first slice alone takes longer; or as `repair_of` and `restart_before` raise.
+    Raises RequestError: the first slice alone takes longer; or as `repair_of` and `restart_before` raise.
     """
     estimate, to_ms = estimator(view), None
     while True:

@@ -193,8 +193,7 @@ def _is_within(slice_: Slice, from_ms: int | None, to_ms: int | None) -> bool:
 def reach_of_late(work: RequestContext) -> Reach:
     """Return how far records reach in the windows of a pipeline whose records can be late.
 
-    Raises:
-        RequestError: no record is late, or records matter for ever.
+    Raises RequestError: no record is late, or records matter for ever.
     """
     pipeline = work.pipeline
     engine = log_engine(pipeline, log_place(work.lake, pipeline).open())
@@ -217,7 +216,6 @@ def with_lateness(work: RequestContext, lateness_ms: int) -> RequestContext:
 
 
 def _refuse_without_lateness(work: RequestContext) -> None:
-    """Refuse a pipeline that is not valid with an allowed lateness: its trigger would show no late record."""
     pipeline = with_lateness(work, max(lateness_ms(work.pipeline), 1)).pipeline
     try:
         log_engine(pipeline, log_place(work.lake, pipeline).open())

@@ -85,8 +85,7 @@ def plan_request(work: RequestContext, *, asked: Asked) -> Replay | Wait:
 def restatement_conf(work: RequestContext, request: Request, *, publish: bool) -> dict[str, Any]:
     """Return the fields of the form of `backfill_<name>` for a run that continues an open request with a range.
 
-    Raises:
-        RequestError: the request has no range.
+    Raises RequestError: the request has no range.
     """
     if request.from_ms is None or request.to_ms is None:
         raise RequestError(f"request {request.request_id} of pipeline {work.pipeline.name} has no range of its own")
@@ -136,7 +135,6 @@ def _was_started(request: Request) -> bool:
 
 
 def _failed(work: RequestContext, view: LedgerView, kind: RequestKind) -> Request | None:
-    """Return the newest request that was started by itself, and that nobody works on. No failed check holds it."""
     for request in reversed(view.open_requests(kind)):
         is_left = not request.is_proposed and not is_live(work, request) and not held_of(view, request)
         if is_left and _was_started(request) and not is_of_former_spec(view, request):

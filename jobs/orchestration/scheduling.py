@@ -187,9 +187,7 @@ def publish_task(
 
     With `slices`, those of a DAG run that shares its request: if only slices of other DAG runs stop the publication,
     the result names the first of them in `waits_for`. `publisher`: see `publish_staged`.
-
-    Raises:
-        RequestError: there is no such request, or it was closed.
+    Raises RequestError: there is no such request, or it was closed.
     """
     try:
         attempt = publish_staged(work, opened, who=who, publisher=publisher)

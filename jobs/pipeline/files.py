@@ -53,10 +53,8 @@ def load_pipeline(name_or_path: str, pipelines_dir: Path) -> Pipeline:
 
     A text with a `/` or ending in `.yaml` or `.yml` is a path. Others are names such as `flights`, which are searched
     in `pipelines_dir`.
-
-    Raises:
-        SpecError: the file does not exist or is not valid; the message has the file, the path of the key, what was
-            found and what is allowed.
+    Raises SpecError: the file does not exist or is not valid; the message has the file, the path of the key, what was
+    found and what is allowed.
     """
     if "/" in name_or_path or name_or_path.endswith(SUFFIXES):
         return load_file(Path(name_or_path))
@@ -73,11 +71,7 @@ def load_pipeline(name_or_path: str, pipelines_dir: Path) -> Pipeline:
 
 
 def load_file(path: Path) -> Pipeline:
-    """Read the pipeline file at a path.
-
-    Raises:
-        SpecError: as for `load_pipeline`.
-    """
+    """Read the pipeline file at a path. Raises SpecError: as for `load_pipeline`."""
     _refuse_twin(path)
     return build_pipeline(read_yaml(path), source=str(path), functions_dir=lasting(path).parent)
 
@@ -86,9 +80,7 @@ def parse_pipeline(text: str, *, source: str) -> Pipeline:
     """Read a pipeline from YAML text.
 
     `source` is a path. It names the pipeline in errors, and users' functions are searched in its directory first.
-
-    Raises:
-        SpecError: as for `load_pipeline`.
+    Raises SpecError: as for `load_pipeline`.
     """
     return build_pipeline(parse_yaml(text, source=source), source=source, functions_dir=lasting(Path(source)).parent)
 
@@ -96,8 +88,7 @@ def parse_pipeline(text: str, *, source: str) -> Pipeline:
 def build_pipeline(document: object, *, source: str, functions_dir: Path | None = None) -> Pipeline:
     """Make a pipeline of a YAML document. Users' functions are searched in `functions_dir` first.
 
-    Raises:
-        SpecError: as for `load_pipeline`.
+    Raises SpecError: as for `load_pipeline`.
     """
     try:
         pipeline = _validated(document, is_stored=False)
@@ -122,8 +113,7 @@ def _validated(document: object, *, is_stored: bool) -> Pipeline:
 def load_all(pipelines_dir: Path) -> PipelineFiles:
     """Read every pipeline file of a directory. A file with an error is returned as a BrokenPipeline.
 
-    Raises:
-        SpecError: the directory is missing, or cannot be read.
+    Raises SpecError: the directory is missing, or cannot be read.
     """
     return load_files(pipeline_files(pipelines_dir))
 
@@ -160,9 +150,7 @@ def pipeline_from_json(text: str, *, source: str, functions_dir: Path | None = N
     """Read the JSON of `pipeline_to_json`, such as a spec that the ledger stores.
 
     Users' functions are searched in `functions_dir` first: the directory of the pipeline file.
-
-    Raises:
-        SpecError: the text is not JSON, or not a pipeline in the grammar of this version.
+    Raises SpecError: the text is not JSON, or not a pipeline in the grammar of this version.
     """
     try:
         return _stored_spec(text).read_from(source, functions_dir)
@@ -192,8 +180,7 @@ def lasting(path: Path) -> Path:
 def pipeline_files(directory: Path) -> list[Path]:
     """Return the pipeline files of a directory, without hidden files: those of editors, such as `.#sales.yaml`.
 
-    Raises:
-        SpecError: the directory is missing, or cannot be read.
+    Raises SpecError: the directory is missing, or cannot be read.
     """
     try:  # `glob` would return no files, and no error, for a directory that cannot be read
         return sorted(path for path in directory.iterdir() if path.suffix in SUFFIXES and path.name[0] != ".")

@@ -48,9 +48,7 @@ def derivation(pipeline: Pipeline, columns: Mapping[str, str]) -> Derivation:
     """Return the columns that a pipeline derives from its log: those of `log.columns`, and the paths that it names.
 
     `columns` are the log's: name -> Spark simple type (`bigint`, `decimal(10,2)`, `struct<a:int>`).
-
-    Raises:
-        SpecError: an expression does not fit the columns of the log.
+    Raises SpecError: an expression does not fit the columns of the log.
     """
     expressions = dict(pipeline.log.columns or {})
     named = {use.column for use in _uses(pipeline) if not use.is_stored} - {*columns, *expressions}
@@ -80,8 +78,7 @@ def _refuse_stored(pipeline: Pipeline, derived: Iterable[str], columns: Mapping[
 def input_columns(pipeline: Pipeline, columns: Mapping[str, str]) -> dict[str, str]:
     """Return the columns that a pipeline can read: those of the log, and then the derived ones, with their types.
 
-    Raises:
-        SpecError: as for `derivation`.
+    Raises SpecError: as for `derivation`.
     """
     derived = derivation(pipeline, columns).nodes
     return {**columns, **{name: spell_type(node) for name, node in derived.items()}}
@@ -90,8 +87,7 @@ def input_columns(pipeline: Pipeline, columns: Mapping[str, str]) -> dict[str, s
 def read_columns(pipeline: Pipeline, columns: Mapping[str, str]) -> frozenset[str]:
     """Return the columns of the log that a pipeline names, also in expressions.
 
-    Raises:
-        SpecError: as for `derivation`.
+    Raises SpecError: as for `derivation`.
     """
     leaves = derivation(pipeline, columns).leaves.values()
     return frozenset((*(use.column for use in _uses(pipeline)), *(leaf.column for leaf in leaves))) & columns.keys()
@@ -101,10 +97,8 @@ def validate_against_schema(pipeline: Pipeline, columns: Mapping[str, str]) -> N
     """Check every column that the pipeline names.
 
     `columns` are the log's: name -> Spark simple type (`bigint`, `decimal(10,2)`, `struct<a:int>`).
-
-    Raises:
-        SpecError: a column does not exist or has a wrong type. The message has all such errors, each with the key, the
-            column, what the log has and what is allowed.
+    Raises SpecError: a column does not exist or has a wrong type. The message has all such errors, each with the key,
+    the column, what the log has and what is allowed.
     """
     readable = input_columns(pipeline, columns)
     wrong = [*_partition_by_partition(pipeline), *_amounts(pipeline, readable)]
@@ -114,7 +108,6 @@ def validate_against_schema(pipeline: Pipeline, columns: Mapping[str, str]) -> N
 
 
 def _amounts(pipeline: Pipeline, columns: Mapping[str, str]) -> Iterator[str]:
-    """Yield the outputs whose change `publish.settled` limits although their values are no numbers."""
     settled = None if pipeline.publish is None else pipeline.publish.settled
     for name in settled.change_at_most.columns if settled is not None else ():
         kind = _output_type(pipeline, name, columns)
@@ -174,7 +167,6 @@ def _one_watermark(watermark: WatermarkGrammar | None, partition: str) -> tuple[
 
 
 def _one_clock(windows: WindowsGrammar | None, partition: str) -> tuple[str, str] | None:
-    """Return the key of windows with a clock or a watermark of all partitions, and what to write; None without."""
     if windows is None:
         return None
     if windows.atlas is not None:

@@ -67,8 +67,7 @@ def slice_grid(pipeline: Pipeline) -> SliceGrid:
 def slice_at(grid: SliceGrid, at_ms: int) -> Slice:
     """Return the slice that contains an instant, also outside of first..last.
 
-    Raises:
-        RangeError: the instant is outside the years 1 to 9999.
+    Raises RangeError: the instant is outside the years 1 to 9999.
     """
     if not grid.is_daily:
         return _short_slice(grid, at_ms - at_ms % grid.every_ms)
@@ -120,8 +119,7 @@ def last_edge_ms(grid: SliceGrid) -> int:
 def slices_between(pipeline: Pipeline, from_ms: int, to_ms: int) -> tuple[Slice, ...]:
     """Return the slices of `[from_ms, to_ms)` in order, clipped to first..last. Both bounds must be edges of slices.
 
-    Raises:
-        RangeError: the range is empty or reversed, or a bound is inside a slice; the message has the slice's edges.
+    Raises RangeError: the range is empty or reversed, or a bound is inside a slice; the message has the slice's edges.
     """
     _check_bounds(pipeline, from_ms, to_ms)
     return _walk(slice_grid(pipeline), from_ms, to_ms)
@@ -185,8 +183,7 @@ def check_range(
 def parse_bound(pipeline: Pipeline, text: str) -> int:
     """Return the epoch ms of an ISO date or time. Without an offset, it is in the pipeline's time zone.
 
-    Raises:
-        RangeError: the text is not a date or time.
+    Raises RangeError: the text is not a date or time.
     """
     return _instant_ms(slice_grid(pipeline), text)
 
@@ -204,9 +201,7 @@ def slice_of_id(pipeline: Pipeline, slice_id: str, *, known: Mapping[str, Slice]
     """Return the slice with an id such as `2013-02-08`. Any other text of the same start is accepted, too.
 
     `known` are the slices of the ledger by their ids, which come first: an earlier `log.slice` may have cut them.
-
-    Raises:
-        RangeError: no slice of the pipeline starts at that time.
+    Raises RangeError: no slice of the pipeline starts at that time.
     """
     if known is not None and slice_id in known:
         return known[slice_id]

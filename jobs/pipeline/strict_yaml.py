@@ -105,9 +105,8 @@ def _refused(node: yaml.Node, problem: str) -> yaml.MarkedYAMLError:
 def read_yaml(path: Path) -> object:
     """Return the document in a file of at most 1 MB.
 
-    Raises:
-        SpecError: the file is missing, too large, not UTF-8 or not YAML, or breaks a rule of this module; the message
-            has line and column.
+    Raises SpecError: the file is missing, too large, not UTF-8 or not YAML, or breaks a rule of this module; the
+    message has line and column.
     """
     try:
         content = read_regular(path, most=MAX_BYTES)
@@ -120,11 +119,7 @@ def read_yaml(path: Path) -> object:
 
 
 def parse_yaml(text: str, *, source: str) -> object:
-    """Return the document in a text. `source` names it in errors.
-
-    Raises:
-        SpecError: as for `read_yaml`.
-    """
+    """Return the document in a text. `source` names it in errors. Raises SpecError: as for `read_yaml`."""
     try:
         loader = _Loader(text)
         try:

@@ -106,9 +106,7 @@ def chain_before(
 
     `first` is the first slice of the range. `is_fresh`: a person asks for a new chain. Of a request that is continued,
     the own run of the slice before is taken.
-
-    Raises:
-        ChainError: the slice before has no run, or the state before `first` is of another spec.
+    Raises ChainError: the slice before has no run, or the state before `first` is of another spec.
     """
     if is_fresh:
         return ChainStart(note=f"the chain begins at {first.slice_id} (--fresh)")
@@ -390,7 +388,6 @@ class RunsByState:
         return self.runs.get((run.result.slice.start_ms, run.result.state_before))
 
     def warm_up_before(self, run: StagedRun) -> WarmUp | None:
-        """Return the warm-up of a run's request if the run began with its time and without windows."""
         warm_up = self.view.requests[run.request_id].warm_up
         return warm_up if warm_up is not None and warm_up.fingerprint == run.result.state_before else None
 

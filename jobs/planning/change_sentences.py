@@ -66,9 +66,7 @@ def earlier_in_upstream(work: RequestContext, view: LedgerView) -> tuple[str, ..
     """Return a sentence if a chain began with the first records of another pipeline, which publishes earlier ones now.
 
     A chain that a person began with `--fresh` or `--warm-up` has none.
-
-    Raises:
-        LogError, StoreError, LedgerError: the log cannot be read.
+    Raises LogError, StoreError, LedgerError: the log cannot be read.
     """
     upstream, name, grid = work.pipeline.log.pipeline, work.pipeline.name, slice_grid(work.pipeline)
     first = view.published_chain_run(next(iter(view.published), ""))

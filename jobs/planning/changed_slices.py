@@ -87,8 +87,7 @@ class LogLook:
 def changed_slices(work: RequestContext, view: LedgerView) -> tuple[ChangedSlice, ...]:
     """Return the published slices whose input is not the one that their run has read, oldest first.
 
-    Raises:
-        LogError: the log is missing, or cannot be read.
+    Raises LogError: the log is missing, or cannot be read.
     """
     return look_at_log(work, view).changed
 

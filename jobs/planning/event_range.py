@@ -39,8 +39,7 @@ class EventRange:
     def parse(cls, pipeline: Pipeline, text: str) -> "EventRange":
         """Return the range of a text such as `2013-02-03..2013-02-04T12:00`; each bound as for `parse_bound`.
 
-        Raises:
-            RangeError: the text is no such range, or the range is empty or reversed.
+        Raises RangeError: the text is no such range, or the range is empty or reversed.
         """
         bounds = text.split(SEPARATOR)
         if len(bounds) != len(("from", "to")):

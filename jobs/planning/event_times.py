@@ -36,7 +36,6 @@ class SliceTimes:
 
     @property
     def latest_ms(self) -> int | None:
-        """The latest event time; None if it is not known."""
         return max((span.last_ms for span in self.spans), default=None) if self.is_known else None
 
     def may_have(self, first_ms: int, last_ms: int) -> bool:
@@ -58,8 +57,7 @@ class TimeRules:
 def log_engine(pipeline: Pipeline, log: LogVersion) -> "Engine":
     """Compile a pipeline for its log. This imports the users' functions.
 
-    Raises:
-        SpecError: the pipeline does not fit the log.
+    Raises SpecError: the pipeline does not fit the log.
     """
     from jobs.engine.window_spec import engine  # most commands need neither it nor windowlib's windows
 
@@ -70,8 +68,7 @@ def log_engine(pipeline: Pipeline, log: LogVersion) -> "Engine":
 def time_rules(engine: "Engine") -> TimeRules:
     """Return how long a record matters to the windows of a pipeline.
 
-    Raises:
-        SpecError: nothing bounds it, as for `reach_of`.
+    Raises SpecError: nothing bounds it, as for `reach_of`.
     """
     from windowlib.windows.reach import reach_of
 
@@ -82,8 +79,7 @@ def time_rules(engine: "Engine") -> TimeRules:
 def event_times(pipeline: Pipeline, log: LogVersion, slices: Sequence[Slice]) -> tuple[SliceTimes, ...]:
     """Return the event times of those of the slices that have records, in the order of the slices.
 
-    Raises:
-        LogError: the log is damaged.
+    Raises LogError: the log is damaged.
     """
     column = pipeline.log.event_time
     spans = time_spans(log, column.column, unit=None if column.unit is None else column.unit.value)

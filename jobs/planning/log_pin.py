@@ -56,9 +56,7 @@ def unordered_slices(pipeline: Pipeline, lake: Lake, slices: Sequence[Slice], *,
     """Return the slices whose order of commits is lost, after OPTIMIZE or log retention; ascending.
 
     The slices are ascending; they need not be contiguous.
-
-    Raises:
-        LogError: the log is missing, or a commit file is damaged.
+    Raises LogError: the log is missing, or a commit file is damaged.
     """
     order = _order_of(pipeline, row_ids=False)
     if order is None or not slices:
@@ -72,9 +70,7 @@ def unreadable_slices(pipeline: Pipeline, lake: Lake, slices: Sequence[Slice]) -
     """Return the slices that cannot be replayed because of what a log tells of them, and why; ascending.
 
     A log that is a table of another pipeline tells whether their records have the columns that the spec names.
-
-    Raises:
-        LogError, SpecError: the log cannot be opened.
+    Raises LogError, SpecError: the log cannot be opened.
     """
     if pipeline.log.pipeline is None or not slices:
         return []

@@ -1,9 +1,9 @@
 """The state of the event log for a range of slices, from the Delta log and the ledger. No record is read."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from typing import TYPE_CHECKING
 
 from jobs.lake.covered_files import Cover, cover_of
 from jobs.lake.damage import log_errors
@@ -22,8 +22,11 @@ from jobs.reading.log_places import log_place, tables_in_log
 from jobs.reading.stored_tables import log_columns, spec_of
 from jobs.runs import LogCoordinates, Slice
 from jobs.storage import file_system
-from windowlib.errors import LogError, SpecError
+from windowlib.errors import SpecError
 from windowlib.records.column_types import spell_type
+
+if TYPE_CHECKING:
+    from jobs.planning.state_columns import StateGate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +40,7 @@ class LogState:
     same commits again. `warnings` are sentences for the person who plans. `missing` maps the slices whose records the
     log does not have yet to the reason, if the log is a table of another pipeline; None of other logs, which cannot
     tell that. `first_whole` is the first slice with records that is not there in part only; None without one.
-    `changed_since` returns why windows cannot go on that were open when a version of the log was read (None: they can);
-    it is None if no column was widened.
+    `gate` refuses states that cannot go on with the columns of the log.
     """
 
     version: int
@@ -51,7 +53,7 @@ class LogState:
     warnings: tuple[str, ...] = ()
     missing: Mapping[str, str] | None = None
     first_whole: Slice | None = None
-    changed_since: Callable[[int], str | None] | None = field(default=None, compare=False, repr=False)
+    gate: "StateGate | None" = field(default=None, compare=False, repr=False)
 
     @property
     def beginning(self) -> Slice | None:
@@ -88,6 +90,8 @@ def read_log_state(
             the directory of the log; or a column was widened, and stored rows have another type of a key or an output;
             or `log.partitions` gives a column another type than published slices have.
     """
+    from jobs.planning.state_columns import StateGate  # commands that read no log do not need it
+
     inside = tables_in_log(lake, pipeline)
     if inside is not None and view is not None and not view.version:
         raise SpecError(inside)
@@ -114,33 +118,7 @@ def read_log_state(
         warnings=(*([] if inside is None else [inside]), *_unprotected(pinned)),
         missing=pinned.missing(slices),
         first_whole=next((own for at_ms in filled if pinned.is_whole(own := slice_at(grid, at_ms))), None),
-        changed_since=partial(_changed_state, pipeline, lake, pinned=pinned) if pinned.widened else None,
-    )
-
-
-def _changed_state(pipeline: Pipeline, lake: Lake, version: int, *, pinned: PinnedLog) -> str | None:
-    """Return why windows that a run has left open, which read a version of the log, cannot go on; None if they can.
-
-    The running state of an aggregate may depend on the type of its column, which was widened since.
-    """
-    from jobs.engine.window_spec import changed_states  # few logs need it
-    from jobs.pipeline.log_schema import input_columns
-
-    try:
-        columns = log_place(lake, pipeline).open(version).columns
-        both = [name for name in pinned.widened if name in columns]
-        former = {name: columns[name] for name in both if columns[name] != pinned.columns[name]}
-        before = input_columns(pipeline, {**pinned.columns, **former})
-        changed = changed_states(pipeline, input_columns(pipeline, pinned.columns), before)
-    except (LogError, SpecError):  # the version is not there any more, or has other columns
-        return None
-    if not changed:
-        return None
-    kinds = ", ".join(f"{name} from {kind} to {pinned.columns[name]}" for name, kind in former.items())
-    return (
-        f"the log has widened {kinds}, and the open windows hold a state of aggregates.{changed[0]} that cannot go on "
-        f"with the new type. Give the output another name in {pipeline.source} and adopt this, so that the records of "
-        "these windows are read again; or begin a new chain with --fresh"
+        gate=StateGate.of(pipeline, lake, pinned),
     )
 
 

@@ -6,7 +6,7 @@
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any
 
 from jobs.engine.fingerprints import spec_fingerprint
 from jobs.lake.known_log import KnownLog
@@ -21,10 +21,6 @@ from jobs.planning.log_state import LogState
 from jobs.planning.steps import Ask, Reason, Step, StepJudge
 from jobs.runs import Slice
 from windowlib.errors import RequestError
-from windowlib.records.row_ids import IdSum
-from windowlib.records.tables import WINDOW_STATE
-
-_NO_ROWS: Final = IdSum().digest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +74,6 @@ class Plan:
 
     @property
     def range(self) -> tuple[Step, ...]:
-        """The steps of the range, without those of a warm-up."""
         return tuple(step for step in self.steps if not step.is_warm_up)
 
     @property
@@ -287,9 +282,9 @@ def _check_states(view: LedgerView, log: LogState, steps: Sequence[Step], *, sta
         if before.valid_run is not None and after.valid_run is None and not after.is_beyond
     ]
     for run in runs:
-        has_windows = run.checkpoint.digests.get(WINDOW_STATE, _NO_ROWS) != _NO_ROWS
-        if has_windows and log.changed_since is not None and (problem := log.changed_since(run.result.log.version)):
-            raise RequestError(problem)
+        state = run.checkpoint
+        if log.gate is not None:
+            log.gate.were_dates(state)
 
 
 def continued_run(view: LedgerView, run: StagedRun, *, spec: str) -> StagedRun:

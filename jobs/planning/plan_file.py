@@ -87,18 +87,13 @@ class PlanFile(_Stored):
     def store(self, path: Path) -> None:
         """Write the file, whole or not at all. A file that is there is replaced.
 
-        Raises:
-            RequestError: the file cannot be written.
+        Raises RequestError: the file cannot be written.
         """
         write_new(path, self.model_dump_json(indent=1) + "\n", replaces=True)
 
     @classmethod
     def load(cls, path: Path) -> "PlanFile":
-        """Read a file that `store` has written.
-
-        Raises:
-            RequestError: it cannot be read, or is no plan.
-        """
+        """Read a file that `store` has written. Raises RequestError: it cannot be read, or is no plan."""
         try:
             return cls.model_validate_json(read_regular(path, most=_MOST_BYTES))
         except OSError as error:
@@ -120,9 +115,7 @@ class PlanFile(_Stored):
         """Refuse a plan of now that is not the stored one. A log that grew behind the slices does not matter.
 
         Slices that have a valid run by now, of an earlier try of the same plan, need no replay.
-
-        Raises:
-            RequestError: names all that has moved.
+        Raises RequestError: names all that has moved.
         """
         moved = [*self._moved(view, planned)]
         if moved:

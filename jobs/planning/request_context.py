@@ -238,9 +238,7 @@ def open_request(work: RequestContext, asked: Asked, *, make_room: MakeRoom = la
     open one of the same spec is used even while others work on it. If an earlier try of the DAG run has left an empty
     request with other content, that one is closed. `make_room` is called if a new request is opened, and its events are
     part of the same commit.
-
-    Raises:
-        RequestError: the request with the given id is not open any more, or `make_room` refuses.
+    Raises RequestError: the request with the given id is not open any more, or `make_room` refuses.
     """
     lease_id = asked.own_lease or work.new_id()
     chosen = ""
@@ -283,11 +281,7 @@ def _fitting(work: RequestContext, view: LedgerView, asked: Asked) -> str | None
 
 
 def request_in(work: RequestContext, view: LedgerView, request_id: str) -> Request:
-    """Return a request of the ledger.
-
-    Raises:
-        RequestError: there is no such request.
-    """
+    """Return a request of the ledger. Raises RequestError: there is no such request."""
     request = view.requests.get(request_id)
     if request is None:
         raise RequestError(
@@ -341,8 +335,7 @@ def requested_event(
 def context_of(work: RequestContext, request_id: str) -> tuple[RequestContext, Request]:
     """Return the request, and the context with the spec of the request.
 
-    Raises:
-        RequestError: there is no such request, or its spec has another fingerprint now.
+    Raises RequestError: there is no such request, or its spec has another fingerprint now.
     """
     request = work.ledger.view().requests.get(request_id)
     if request is None:

@@ -47,8 +47,7 @@ OVERTAKEN: Final = "it was left unfinished, and later slices were published with
 def restating(work: RequestContext, view: LedgerView, *, rule: RestateGrammar | None = None) -> Restating:
     """Return the changed slices and what becomes of them. Nothing is written.
 
-    Raises:
-        LogError: the log is missing, or cannot be read.
+    Raises LogError: the log is missing, or cannot be read.
     """
     return assess(work, view, changed_slices(work, view), rule=rule or restate_rule(work))
 
@@ -58,9 +57,7 @@ def propose(work: RequestContext, *, rule: RestateGrammar, who: str) -> Restatin
 
     `work` has the spec of the published chain, and `rule` is that of the pipeline file. `who` is recorded with a new
     proposal.
-
-    Raises:
-        LogError: the log is missing, or cannot be read.
+    Raises LogError: the log is missing, or cannot be read.
     """
     new_id = work.new_id()
 
@@ -131,10 +128,8 @@ def request_to_continue(
     """Return an open request that the caller is about to start or continue, and the context with its spec.
 
     A proposal is extended to the published head. `lease_id`: the caller's lease from an earlier try.
-
-    Raises:
-        RequestError: there is no such request, it is not open or has no range, another holder works on it, or it is a
-            restatement of a former spec; or as `request_slices` raises.
+    Raises RequestError: there is no such request, it is not open or has no range, another holder works on it, or it is
+    a restatement of a former spec; or as `request_slices` raises.
     """
     view = work.ledger.view()
     left = view.requests.get(request_id)
@@ -161,8 +156,7 @@ def request_to_continue(
 def up_to_head(work: RequestContext, request_id: str) -> Request:
     """Return an open request with a range, before it is started. A proposal is extended to the published head.
 
-    Raises:
-        RequestError: there is no such request, it is not open, or it has no range.
+    Raises RequestError: there is no such request, it is not open, or it has no range.
     """
 
     def decide(view: LedgerView) -> Sequence[LedgerEvent]:

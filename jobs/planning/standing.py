@@ -99,9 +99,7 @@ def awaited_slice(work: RequestContext, view: LedgerView, *, until_ms: int) -> W
     """Return the slice that the schedule waits for: the first after the published head, if it has ended by `until_ms`.
 
     None: there is no such slice, it is complete, or a person has to decide before it is replayed.
-
-    Raises:
-        LogError, SpecError: the log is missing or does not fit the pipeline.
+    Raises LogError, SpecError: the log is missing or does not fit the pipeline.
     """
     if work.pipeline.schedule is None or view.head is None or view.hold is not None:
         return None
@@ -159,9 +157,7 @@ def due_slices(work: RequestContext, view: LedgerView, until_ms: int, *, most: i
     """Return the slices that end by `until_ms`, from the published head (or the beginning of the log's data) on.
 
     Slices before `log.slice.first` are left out. After the last slice with records, at most `most` slices are returned.
-
-    Raises:
-        RequestError: there are more than `most` slices, and the log has records after these.
+    Raises RequestError: there are more than `most` slices, and the log has records after these.
     """
     grid = slice_grid(work.pipeline)
     first = next_from_first(grid, view.head.result.slice) if view.head else work.log_state(view, ()).beginning

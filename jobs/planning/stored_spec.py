@@ -16,17 +16,17 @@ from windowlib.errors import LogError, SpecError
 def stored_pipeline(pipeline: Pipeline, request: Request) -> Pipeline:
     """Return the pipeline of a request as the ledger stores it.
 
-    Users' functions are found beside the pipeline file. The place of the log, which may have moved, and `publish` are
-    those of the file. A rule for settled windows that names an output which the stored spec does not have is for the
-    edited spec, so the stored rule counts.
+    Users' functions are found beside the pipeline file. The name of the pipeline, whose directory in the lake may have
+    been renamed, the place of the log, which may have moved, and `publish` are those of the file. A rule for settled
+    windows that names an output which the stored spec does not have is for the edited spec, so the stored rule counts.
     """
     source = f"request {request.request_id} in the ledger"
     stored = pipeline_from_json(request.spec_json, source=source, functions_dir=pipeline.functions_dir)
     publish = _publish(stored, pipeline)
     log = stored.log.model_copy(update=_place(stored.log, pipeline.log))
-    if (log, publish) == (stored.log, stored.publish):
+    if (pipeline.name, log, publish) == (stored.name, stored.log, stored.publish):
         return stored
-    return stored.model_copy(update={"log": log, "publish": publish})
+    return stored.model_copy(update={"name": pipeline.name, "log": log, "publish": publish})
 
 
 def spec_of_request(pipeline: Pipeline, view: LedgerView, request_id: str | None) -> Pipeline:
@@ -55,7 +55,6 @@ def settled_rule(pipeline: Pipeline, request: Request) -> SettledGrammar | None:
 
 
 def _place(stored: LogGrammar, now: LogGrammar) -> dict[str, Any]:
-    """Return the keys that tell where the log is; none if the stored spec is for another kind of log."""
     is_same_kind = (stored.format, stored.pipeline, now.pipeline) == (now.format, None, None)
     return {key: getattr(now, key) for key in ("table", "partitions", "history")} if is_same_kind else {}
 

@@ -10,8 +10,7 @@ from jobs.planning.request_context import RequestContext
 def suite_fingerprint(pipeline: Pipeline) -> str:
     """Return the fingerprint of the suites as they are now. A pipeline without `quality` has one, too.
 
-    Raises:
-        SpecError: the suite file is wrong.
+    Raises SpecError: the suite file is wrong.
     """
     from jobs.planning.suites import load_checks
 

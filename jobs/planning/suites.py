@@ -9,8 +9,7 @@ from windowlib.records import tables
 def load_checks(pipeline: Pipeline) -> SuiteFile | None:
     """Return the suites of a pipeline, or None if it has no `quality`. Checks their columns against the tables.
 
-    Raises:
-        SpecError: the suite file is wrong; names the place, what was found and what is allowed.
+    Raises SpecError: the suite file is wrong; names the place, what was found and what is allowed.
     """
     if pipeline.quality is None:
         return None

@@ -101,8 +101,7 @@ def sign_of(watch: Watch, *, now_ms: int) -> Sign | None:
 def read_watch(data: Mapping[str, Any]) -> Watch:
     """Read the plain data of a watch.
 
-    Raises:
-        RequestError: the data is of another version of Hindcast, or is no watch.
+    Raises RequestError: the data is of another version of Hindcast, or is no watch.
     """
     try:
         return Watch.model_validate_json(json.dumps(data))

@@ -67,8 +67,7 @@ def chosen_rewrites(
 ) -> tuple[Rewrite, ...]:
     """Return the commits that are to be accepted: the given versions, or all. Those accepted before are left out.
 
-    Raises:
-        RequestError: a version is no commit that removed or changed records of a slice.
+    Raises RequestError: a version is no commit that removed or changed records of a slice.
     """
     by_version = {rewrite.version: rewrite for rewrite in rewrites.rewrites}
     earlier = by_table(view.accepted).get(rewrites.table_id, {})
@@ -95,9 +94,8 @@ def accept_rewrites(
 ) -> Acceptance:
     """Accept commits of the log, in one event of the ledger. Commits that the ledger has already are not written again.
 
-    Raises:
-        RequestError: the reason is empty, or the slices of the commits cannot be replayed afterwards. Nothing was
-            written.
+    Raises RequestError: the reason is empty, or the slices of the commits cannot be replayed afterwards. Nothing was
+    written.
     """
     checked = checked_reason(reason, "accepting a commit of the log")
     refuse_unreadable(work, rewrites, chosen)
@@ -130,8 +128,7 @@ def acceptance_events(
 def refuse_unreadable(work: RequestContext, rewrites: FoundRewrites, chosen: Sequence[Rewrite]) -> None:
     """Pin the slices of commits as if all found commits were accepted, and refuse commits whose slices are refused.
 
-    Raises:
-        RequestError: the order of the records is lost, or a file cannot be read.
+    Raises RequestError: the order of the records is lost, or a file cannot be read.
     """
     view = work.ledger.view()
     names = {name for rewrite in chosen for name in rewrite.slices}

@@ -29,8 +29,7 @@ class AffectedWindows:
     def of(cls, stored: StoredRuns, runs: Sequence[StagedRun], keys: Sequence[str]) -> "AffectedWindows":
         """Return the windows with a pane of some runs.
 
-        Raises:
-            StoreError: a file cannot be read, or the rows differ from those that were written.
+        Raises StoreError: a file cannot be read, or the rows differ from those that were written.
         """
         import pyarrow as pa
 
@@ -44,19 +43,16 @@ class AffectedWindows:
     def shown(self, stored: StoredRuns) -> "pa.Table":
         """Return the rows of these windows that readers see.
 
-        Raises:
-            StoreError: a file cannot be read, or the rows differ from those that were written.
+        Raises StoreError: a file cannot be read, or the rows differ from those that were written.
         """
         parts = [read_published(stored.lake, stored.pipeline, stored.view, chosen=chosen) for chosen in self._around()]
         return self._joined(parts, "SEMI")
 
     def of_plain(self, table: PlainTable) -> "pa.Table":
-        """Return the rows of these windows in a current table: the columns of `match`, and `slice_id`."""
         columns = (*self.match, "slice_id")
         return self._joined([chosen.read(table.dataset(chosen=chosen), columns) for chosen in self._around()], "SEMI")
 
     def others(self, rows: "pa.Table") -> "pa.Table":
-        """Return the rows of all other windows."""
         return self._joined([rows], "ANTI") if self.windows.num_rows else rows
 
     def _joined(self, parts: "Sequence[pa.Table]", how: str) -> "pa.Table":

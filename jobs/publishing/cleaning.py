@@ -173,9 +173,7 @@ def clean_lake(work: RequestContext, *, older_than_ms: int, who: str, dry_run: b
     """Clean the lake of a pipeline, as `clean` does, and remove the files of copies that nothing needs.
 
     Before a file of an attempt is removed, rows are compared as by `verify`.
-
-    Raises:
-        LedgerError, StoreError: as for `clean`.
+    Raises LedgerError, StoreError: as for `clean`.
     """
     files = LakeFiles(lake=work.lake, pipeline=work.pipeline.name)
     check = rows_checker(work.lake, work.pipeline.name)
@@ -195,8 +193,7 @@ def _unlisted(uri: str, error: BaseException) -> StoreError:
 def delete_removed(work: RequestContext, files: AttemptFiles) -> None:
     """Delete the rows that the ledger records as removed and that the tables still have.
 
-    Raises:
-        LedgerError, StoreError: as for `clean`.
+    Raises LedgerError, StoreError: as for `clean`.
     """
     tables = sorted({file.table for file in files.listed()} - NO_TABLES)
     _delete(work, files, _rows_to_delete(work.ledger.view(), {}, files.committed(tables)))
@@ -267,7 +264,6 @@ def _recorded(
 
 
 def _busy(work: RequestContext, view: LedgerView) -> set[str]:
-    """Return the attempts of the requests that somebody holds."""
     return {
         attempt.attempt_id
         for request in view.requests.values()

@@ -31,8 +31,7 @@ class Entry:
 def comment(work: RequestContext, request_id: str, *, by: By, entry: Entry) -> str:
     """Add an entry to the thread of a request. Returns a sentence that tells what was done.
 
-    Raises:
-        RequestError: as `comment_events` raises. Nothing was written.
+    Raises RequestError: as `comment_events` raises. Nothing was written.
     """
     work.ledger.write(partial(comment_events, work, request_id=request_id, by=by, entry=entry))
     if entry.assignee is None:
@@ -45,9 +44,8 @@ def comment_events(
 ) -> Sequence[LedgerEvent]:
     """Return the event that adds an entry to the thread of a request, open or not; none if it was written before.
 
-    Raises:
-        RequestError: there is no such request, the comment is empty, the name of the assignee is too long, or another
-            entry was written by the same decision.
+    Raises RequestError: there is no such request, the comment is empty, the name of the assignee is too long, or
+    another entry was written by the same decision.
     """
     request = request_in(work, view, request_id)
     text, name = entry.text.strip(), None if entry.assignee is None else entry.assignee.strip()

@@ -63,8 +63,7 @@ class Current:
 def damaged(uri: str, error: StoreError) -> str:
     """Return why a current table cannot be read. It can be made again, so it needs no copy and no `hindcast mend`.
 
-    Raises:
-        StoreError: the object store does not answer.
+    Raises StoreError: the object store does not answer.
     """
     refuse_outage(uri, error)
     return str(error).replace(ADVICE, MADE_AGAIN)
@@ -73,8 +72,7 @@ def damaged(uri: str, error: StoreError) -> str:
 def current_tables(work: RequestContext) -> tuple[Current, ...]:
     """Return which publication each current table of the pipeline file shows, and each that has left the file.
 
-    Raises:
-        StoreError: the object store does not answer.
+    Raises StoreError: the object store does not answer.
     """
     left = (replace(_current(work, name), is_left=True) for name in left_tables(work))
     return (*(_current(work, name) for name in _names(work)), *left)
@@ -84,9 +82,7 @@ def left_tables(work: RequestContext) -> tuple[str, ...]:
     """Return the tables of which there is a current table that the pipeline file does not name any more.
 
     What a person has put there, such as a copy of a current table with another name, is no current table.
-
-    Raises:
-        StoreError: the object store does not answer.
+    Raises StoreError: the object store does not answer.
     """
     place = work.lake.ledger(work.pipeline.name).rpartition("/")[0]
     with reading(place):
@@ -125,9 +121,7 @@ def move_current_tables(work: RequestContext) -> None:
 
     A table that is there already is awaited, because the process that has moved it may have been killed before the disk
     had its commit.
-
-    Raises:
-        StoreError: a table could not be moved. The message tells that the ledger has the publication.
+    Raises StoreError: a table could not be moved. The message tells that the ledger has the publication.
     """
     if not _names(work):
         return

@@ -28,8 +28,7 @@ from windowlib.errors import RequestError
 def cancel(work: RequestContext, request_id: str, *, reason: str, by: By) -> Request:
     """Close an open request that nobody works on. It is not published, and its runs stay in the ledger.
 
-    Raises:
-        RequestError: as `cancel_events` raises. Nothing was written.
+    Raises RequestError: as `cancel_events` raises. Nothing was written.
     """
     return work.ledger.write(partial(cancel_events, work, request_id=request_id, reason=reason, by=by)).requests[
         request_id
@@ -76,9 +75,7 @@ def rollback(
     The publication is named by its ledger version, and must be the newest that is not rolled back. `by` is the person
     and what they saw; None: `who`, without a comparison. `changed` of the result are the slices whose rows differ from
     what readers saw before.
-
-    Raises:
-        RequestError: as `rollback_events` raises. Nothing was written.
+    Raises RequestError: as `rollback_events` raises. Nothing was written.
     """
     decider = by or By(who=who, decision_id=work.new_id())
     try:
@@ -130,9 +127,7 @@ def resume(work: RequestContext, *, reason: str, who: str, by: By | None = None)
     """End the hold after a rollback: the schedule again replays and publishes the slices after the published head.
 
     Returns the hold that has ended.
-
-    Raises:
-        RequestError: as `resume_events` raises. Nothing was written.
+    Raises RequestError: as `resume_events` raises. Nothing was written.
     """
     decider = by or By(who=who, decision_id=work.new_id())
     ended: Hold | None = None
@@ -176,8 +171,7 @@ def was_made(
 ) -> bool:
     """Return whether the ledger has a decision already. `request_id` and `publication` are what it is on; None: any.
 
-    Raises:
-        RequestError: the ledger has another decision of this id. The DAG run that has made it was deleted since.
+    Raises RequestError: the ledger has another decision of this id. The DAG run that has made it was deleted since.
     """
     made = view.decisions.get(by.decision_id)
     if made is None:
@@ -192,18 +186,13 @@ def was_made(
 
 
 def checked_reason(reason: str, what: str) -> str:
-    """Return the reason of a decision without the spaces around it.
-
-    Raises:
-        RequestError: the reason is empty.
-    """
+    """Return the reason of a decision without the spaces around it. Raises RequestError: the reason is empty."""
     if not reason.strip():
         raise RequestError(f"{what} needs a reason that is not empty; the ledger stores it with your name")
     return reason.strip()
 
 
 def _how_to_stop(lease: Lease) -> str:
-    """Return how a person stops the holder of a lease."""
     if lease.dag_run is not None:
         return "mark the DAG run as failed in Airflow; the request is free at once."
     if lease.holder is None:
@@ -214,8 +203,7 @@ def _how_to_stop(lease: Lease) -> str:
 def open_request_of(work: RequestContext, view: LedgerView, request_id: str) -> Request:
     """Return an open request.
 
-    Raises:
-        RequestError: there is no such request, or it is not open. The message tells how it ended.
+    Raises RequestError: there is no such request, or it is not open. The message tells how it ended.
     """
     request = request_in(work, view, request_id)
     if not request.is_open:

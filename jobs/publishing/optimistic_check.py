@@ -39,8 +39,7 @@ class By:
 def check_seen_request(view: LedgerView, request_id: str, by: By) -> None:
     """Check that a request is as the person saw it.
 
-    Raises:
-        OutdatedDecision: another person has decided on it, or its state or one of its runs has changed.
+    Raises OutdatedDecision: another person has decided on it, or its state or one of its runs has changed.
     """
     if by.seen is None:
         return
@@ -60,8 +59,7 @@ def check_seen_request(view: LedgerView, request_id: str, by: By) -> None:
 def check_seen_run(view: LedgerView, run_id: str, by: By) -> None:
     """Check that a run is as the person saw it.
 
-    Raises:
-        OutdatedDecision: its attempt, verdict, failed checks or waiver has changed.
+    Raises OutdatedDecision: its attempt, verdict, failed checks or waiver has changed.
     """
     if by.seen is None:
         return
@@ -73,8 +71,7 @@ def check_seen_run(view: LedgerView, run_id: str, by: By) -> None:
 def check_seen_chain(view: LedgerView, by: By) -> None:
     """Check that publications and the hold of the chain are as the person saw them, for a rollback or its end.
 
-    Raises:
-        OutdatedDecision: there was another publication, rollback or end of a hold.
+    Raises OutdatedDecision: there was another publication, rollback or end of a hold.
     """
     if by.seen is None:
         return

@@ -46,9 +46,7 @@ def publish_staged(
     its own, because readers see a current run of every slice, it is closed. `publisher` names the caller, if it is a
     DAG run, which sends asset events. If the same DAG run has published the request before, or a person on the command
     line, the result has the changed slices of that publication, because no event was sent for them.
-
-    Raises:
-        RequestError: there is no such request, or it was closed.
+    Raises RequestError: there is no such request, or it was closed.
     """
     by = By(who=who, decision_id=publisher or work.new_id(), tells=publisher is not None)
     return _publish(work, opened.request_id, by, lease_id=opened.lease_id)
@@ -139,9 +137,7 @@ def publish(work: RequestContext, *, who: str, request_id: str | None = None) ->
 
     A candidate is published only by its id. An older request is skipped if a newer open one has runs of the same
     slices. A request that is worked on is skipped, too.
-
-    Raises:
-        RequestError: there is nothing to publish, or several requests can be published.
+    Raises RequestError: there is nothing to publish, or several requests can be published.
     """
     if request_id is not None:
         return publish_request(work, request_id, who=who)

@@ -360,7 +360,6 @@ def _not_promotable(work: RequestContext, view: LedgerView, request: Request) ->
 
 
 def _empty(request: Request) -> Obstacle:
-    """Refuse a request without runs."""
     why = f"request {request.request_id} has no runs yet; run it first"
     return Obstacle(why)
 

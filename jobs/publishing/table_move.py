@@ -42,8 +42,7 @@ WHOLE_FROM: Final = 0.5
 def move_table(work: RequestContext, table: str, *, uri: str) -> None:
     """Move the current table of a table to the newest publication or rollback.
 
-    Raises:
-        StoreError: a table cannot be read or written, or published rows differ from those that were written.
+    Raises StoreError: a table cannot be read or written, or published rows differ from those that were written.
     """
     name = work.pipeline.name
     for attempt in range(MAX_TRIES):
@@ -142,8 +141,7 @@ def fit(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 def published_rows_of(work: RequestContext, table: str, view: LedgerView) -> Iterator[pa.Table]:
     """Yield the rows of a table that readers see, in blocks; none if no published run has written the table.
 
-    Raises:
-        StoreError: a file cannot be read, or the rows differ from those that were written.
+    Raises StoreError: a file cannot be read, or the rows differ from those that were written.
     """
     if table in readable_tables(view):
         yield from published_blocks(work.lake, work.pipeline.name, Selection(table=table), view=view)

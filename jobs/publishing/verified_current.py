@@ -31,9 +31,7 @@ def verify_current_tables(work: RequestContext, *, moving: bool = False) -> "Ite
 
     All rows are compared by a digest, in any order. `attempt_id` is left out: after `hindcast mend`, readers see an
     equal row of another attempt.
-
-    Raises:
-        StoreError: the object store does not answer.
+    Raises StoreError: the object store does not answer.
     """
     for current in current_tables(work):
         if moving and current.is_behind and not current.problem:
@@ -74,6 +72,5 @@ def _blocks(plain: PlainTable) -> "Iterator[pa.Table]":
 
 
 def _sum(blocks: "Iterable[pa.Table]", schema: "pa.Schema") -> IdSum:
-    """Return the number of rows and the sum of their hashes, which do not depend on the order of rows and columns."""
     rows = (fit(block, schema).drop_columns(["attempt_id"]) for block in blocks)
     return IdSum.together(IdSum.of_array(row_hashes(part, SEED)) for part in rows)

@@ -38,9 +38,7 @@ def waive(work: RequestContext, slice_id: str, *, run_id: str, reason: str, by: 
     """Let a failed run of a slice pass, and return it. It is not published by this call.
 
     `run_id` is the run that the person has examined, or the first digits of its id.
-
-    Raises:
-        RequestError: as `waive_events` raises. Nothing was written.
+    Raises RequestError: as `waive_events` raises. Nothing was written.
     """
     [run] = waive_all(work, [SliceWaiver(slice_id=slice_id, run_id=run_id, reason=reason)], by=by)
     return run
@@ -159,8 +157,7 @@ def _supposed(run: StagedRun) -> Waiver:
 def runs_to_examine(work: RequestContext, view: LedgerView, slice_id: str) -> tuple[StagedRun, ...]:
     """Return the failed runs of a slice that a waiver could name. That of the newest open request is the last one.
 
-    Raises:
-        RequestError: there is no such run; the message tells why.
+    Raises RequestError: there is no such run; the message tells why.
     """
     chosen = slice_of_id(work.pipeline, slice_id, known=view.slices)
     staged = [view.run(run_id) for run_id in _staged_runs(work, view, chosen, request_id=None)]
@@ -239,9 +236,7 @@ def _staged_runs(work: RequestContext, view: LedgerView, slice_: Slice, *, reque
     """Return the ids of the runs of a slice that open requests have. That of the newest request is the last one.
 
     Before them are the failed runs without a waiver that readers see, or that a rolled back request has.
-
-    Raises:
-        RequestError: there is none.
+    Raises RequestError: there is none.
     """
     name = slice_.slice_id
     asked = [request for request in view.requests.values() if request_id in {None, request.request_id}]
@@ -265,8 +260,7 @@ def _named_run(
 ) -> StagedRun:
     """Return the one staged run whose id begins with the digits that a person has named.
 
-    Raises:
-        RequestError: no staged run of the slice begins with them, or several do.
+    Raises RequestError: no staged run of the slice begins with them, or several do.
     """
     begun = [run_id for run_id in staged if named and run_id.startswith(named)]
     if len(begun) == 1:

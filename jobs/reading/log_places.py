@@ -73,9 +73,8 @@ class _OpenedOnce:
 def log_place(lake: Lake, pipeline: Pipeline) -> LogPlace:
     """Return the event log of a pipeline. In `opening_logs_once`, its newest version is opened once.
 
-    Raises:
-        SpecError: as for `Lake.event_log` and `refuse_own_table`, or the tables of the pipeline would be among the
-            files of the log.
+    Raises SpecError: as for `Lake.event_log` and `refuse_own_table`, or the tables of the pipeline would be among the
+    files of the log.
     """
     place = _place_of(lake, pipeline)
     return place if _OPENED.logs is None else _OpenedOnce(place, _OPENED.logs)
@@ -137,8 +136,7 @@ def _real(uri: str) -> str:
 def refuse_own_table(uri: str, what: str) -> None:
     """Refuse a table of a pipeline of Hindcast: it has rows that readers do not see, such as those of candidates.
 
-    Raises:
-        SpecError: the place is such a table. The message begins with `what`.
+    Raises SpecError: the place is such a table. The message begins with `what`.
     """
     parent, _, table = uri.rstrip("/").rpartition("/")
     is_own = table in {LEDGER, TALLIES, QUALITY_RESULTS, WATERMARKS, *STATE_TABLES} or is_log_table(table)
@@ -183,8 +181,7 @@ def place_at(uri: str, log_format: LogFormat, *, partitions: Mapping[str, Partit
 def found_format(uri: str) -> LogFormat:
     """Return the format of the log at a place: by its metadata, or by a Parquet file. `delta` if nothing tells it.
 
-    Raises:
-        LogError: the place cannot be listed.
+    Raises LogError: the place cannot be listed.
     """
     import pyarrow.fs as pafs
 

@@ -108,10 +108,8 @@ def read_published(
     and `window_start` only, because a pane must not be chosen without the panes that replace it. `columns` are in this
     order; None: all of window_outputs without those of `HIDDEN`. The rows are ordered by window and key. Without a
     publication, the table has no rows and columns.
-
-    Raises:
-        StoreError: a file cannot be read, or the rows differ from those that were written. `StoredRuns.filtered` tells
-            what is compared for chosen windows.
+    Raises StoreError: a file cannot be read, or the rows differ from those that were written. `StoredRuns.filtered`
+    tells what is compared for chosen windows.
     """
     groups = runs_by_keys(view)
     keys = dict.fromkeys(key for group in groups for key in group.keys)
@@ -143,8 +141,7 @@ def read_published_table(
 ) -> "pa.Table":  # fmt: skip
     """Return the published rows of any table of a pipeline, except the ledger.
 
-    Raises:
-        StoreError: a file cannot be read, or the rows differ from those that were written.
+    Raises StoreError: a file cannot be read, or the rows differ from those that were written.
     """
     if columns is None:
         columns = tuple(reader_columns(lake, pipeline, table, view=view))

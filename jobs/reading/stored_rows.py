@@ -211,10 +211,8 @@ class StoredRuns:
         """Return the checked rows of some runs in a table; all columns when `columns` is None.
 
         Texts that are not UTF-8 are escaped: runs of an older Hindcast stored them.
-
-        Raises:
-            StoreError: a file cannot be read, or the rows differ from those that were written. The message names table,
-                slice, attempt and file.
+        Raises StoreError: a file cannot be read, or the rows differ from those that were written. The message names
+        table, slice, attempt and file.
         """
         runs = list(runs)
         uri = self.lake.table(self.pipeline, table)
@@ -230,9 +228,7 @@ class StoredRuns:
         The sums of the ids are compared after the last batch, so a caller must take all batches before it uses any. A
         batch has at most so many `rows`. `columns` are in the order of the table; those that the table does not have
         are missing.
-
-        Raises:
-            StoreError: as `read` does.
+        Raises StoreError: as `read` does.
         """
         import pyarrow as pa
 
@@ -261,9 +257,7 @@ class StoredRuns:
         the returned rows is compared with their ids, if there are at most `content_rows` of them. So only a value of a
         column of the filter that is damaged, has a right page checksum, and is in a row that the filter leaves out
         because of it, can hide a row. If the ledger has no digest, damaged statistics can hide rows as well.
-
-        Raises:
-            StoreError: as `read` does.
+        Raises StoreError: as `read` does.
         """
         import pyarrow as pa
 
@@ -322,8 +316,7 @@ class StoredRuns:
     def count(self, table: str, runs: Iterable[StagedRun]) -> int:
         """Return how many rows some runs have in a table, from the footers of its files.
 
-        Raises:
-            StoreError: a file cannot be read.
+        Raises StoreError: a file cannot be read.
         """
         return count_rows(self.lake.table(self.pipeline, table), {run_attempt(run, table) for run in runs})
 

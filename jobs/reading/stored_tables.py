@@ -26,8 +26,7 @@ Columns = Mapping[str, Node]
 def spec_of(view: LedgerView, run: StagedRun) -> Pipeline:
     """Return the spec of a run, from the run's request in the ledger.
 
-    Raises:
-        LedgerError: the ledger does not have the run's request.
+    Raises LedgerError: the ledger does not have the run's request.
     """
     request = view.requests.get(run.request_id)
     if request is None:
@@ -90,8 +89,7 @@ def own_columns(pipeline: Pipeline, table: str) -> frozenset[str]:
 def reader_columns(lake: Lake, pipeline: str, table: str, *, view: LedgerView) -> Columns:
     """Return the columns of a stored table that readers get: those of a spec that was never published are left out.
 
-    Raises:
-        StoreError: the log of the table cannot be read.
+    Raises StoreError: the log of the table cannot be read.
     """
     stored = table_columns(lake.table(pipeline, table))
     if table == tables.WINDOW_OUTPUTS:
@@ -121,8 +119,7 @@ def keys_by_run(view: LedgerView, runs: Iterable[StagedRun]) -> dict[str, tuple[
 def log_columns(lake: Lake, pipeline: str) -> Columns:
     """Return the columns of the log, from the first table that stores records.
 
-    Raises:
-        StoreError: none of these tables is there, or the log of one cannot be read.
+    Raises StoreError: none of these tables is there, or the log of one cannot be read.
     """
     for name in tables.RECORD_TABLES:
         node = table_columns(lake.table(pipeline, name)).get("record", "string")

@@ -165,14 +165,12 @@ class UpstreamPlace:
         return {column: fields[name] for name, column in record_names(fields, log).items() if column not in nodes}
 
     def is_newest(self, version: int) -> bool:
-        """Return whether the other pipeline's ledger has this version, and no newer one. No file is read."""
         return is_newest(self.lake.ledger(self.upstream), version)
 
     def tip(self) -> LogTip:
         """Return the newest state of what is published. No row is read.
 
-        Raises:
-            NothingPublishedError: nothing is published.
+        Raises NothingPublishedError: nothing is published.
         """
         view = self._ledger().view()
         self._newest_run(view)
@@ -183,8 +181,7 @@ class UpstreamPlace:
     def files_since(self, since_ms: int) -> frozenset[str]:
         """Return the paths of the files that the log has now, or had at a publication since an instant. Reads no row.
 
-        Raises:
-            LogError, StoreError, LedgerError: as for `open`.
+        Raises LogError, StoreError, LedgerError: as for `open`.
         """
         view, log, store = self._ledger().view(), self.pipeline.log, _Store.of(self.uri)
         before = [publication.seq for publication in view.publications if publication.at_ms <= since_ms]
@@ -218,12 +215,10 @@ class UpstreamPlace:
         return frozenset(slice_id for slice_id in slice_ids if own.slices.get(slice_id) not in readable)
 
     def _slice_of(self, view: LedgerView, run: StagedRun) -> Slice:
-        """Return the slice of the reader that has the slice of a run."""
         slice_ = run.result.slice
         return slice_ if self._fits(view, run) else slice_at(slice_grid(self.pipeline), slice_.start_ms)
 
     def _fits(self, view: LedgerView, run: StagedRun) -> bool:
-        """Return whether the slice of a run is cut as those of the reader."""
         return spec_of(view, run).log.slice.cut == self.pipeline.log.slice.cut
 
     def _nests(self, view: LedgerView, run: StagedRun) -> bool:
@@ -368,7 +363,6 @@ class _Store:
 
 
 def _path(slice_: UpstreamSlice, digest: str) -> str:
-    """Return the path of the file of a slice, relative to the directory."""
     return f"{SLICE_COLUMN}={quote(slice_.run.result.slice.slice_id, safe='')}/{digest}.parquet"
 
 
@@ -388,7 +382,6 @@ def reads_slices_of(reader: Pipeline, by: SliceGrammar) -> bool:
 
 
 def _cut(by: SliceGrammar) -> str:
-    """Return how slices are cut, as a file states it."""
     return f"{{every: {format_duration(by.every_ms)}, timezone: {by.timezone}}}"
 
 

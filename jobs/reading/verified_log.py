@@ -73,9 +73,7 @@ def verify_log(lake: Lake, pipeline: Pipeline, view: LedgerView, *, span: Span) 
     """Compare the log's files of published slices, and the commit files that they follow from.
 
     The runs of `view` have stored the digests. `span` are the slices to check.
-
-    Raises:
-        StoreError: the object store of the log does not answer.
+    Raises StoreError: the object store of the log does not answer.
     """
     published = (view.runs[run_id] for run_id in view.published.values() if run_id in view.runs)
     runs = [run for run in published if span.holds(run.result.slice)]

@@ -126,9 +126,7 @@ def verify(
     A published run without an attempt that counts is a finding. Rows of other runs that a clean-up has removed are not
     missed. `span` are the slices to check; all when None. At most `rows_at_once` rows of a table are in memory at a
     time.
-
-    Raises:
-        StoreError: the object store does not answer.
+    Raises StoreError: the object store does not answer.
     """
     wanted = span or Span()
     runs = sorted(
@@ -158,9 +156,7 @@ def _compared(
 
     If these are many rows, or a file cannot be read, each half of the runs is compared by itself. So the other runs are
     compared as well.
-
-    Raises:
-        StoreError: the object store does not answer.
+    Raises StoreError: the object store does not answer.
     """
     uri = stored.lake.table(stored.pipeline, table)
     try:
@@ -186,8 +182,7 @@ def _compared(
 def _of_log(uri: str, table: str) -> Finding | None:
     """Return the damage of the log of a table, which all its runs have; None if it can be read.
 
-    Raises:
-        StoreError: the object store does not answer.
+    Raises StoreError: the object store does not answer.
     """
     try:
         records_of(uri, ())

@@ -9,6 +9,7 @@ from expectations.slices import SlicedTable, SuiteChecks
 from expectations.suites import RUN
 from jobs.lake.filtered_files import statistics_digest
 from jobs.lake.store import ensure_table
+from jobs.planning.state_columns import has_rows, state_columns
 from jobs.reading.quality_ids import quality_content
 from jobs.reading.stored_rows import STATISTICS_DIGEST, TALLIES_DIGEST
 from jobs.replay.checked_tables import CommittedSlices, run_rows
@@ -115,7 +116,6 @@ def _run_rows(computed: Computed) -> ArrowSlices:
 
 
 def _committed(computed: Computed, table: str) -> CommittedSlices:
-    """The committed rows of all runs of the chunk in a table."""
     pinned = computed.pinned
     return CommittedSlices(
         pinned.uri(table),
@@ -135,6 +135,7 @@ def _result(computed: Computed, run: SliceRun, checks: tuple[CheckResult, ...], 
     pipeline = pinned.order.pipeline
     quality, arrival = pipeline.quality, pipeline.log.arrival_time
     counts, clamped = tallies.counts(number), computed.run.time.clamped[number]
+    digests = {table: tallies.state(number, table).digest() for table in pinned.tables.digested()}
     log.info(
         "replayed slice=%s run=%s records=%d panes=%d late=%d unassigned=%d invalid=%d filtered=%d duplicate=%d",
         run.slice.slice_id, run.run_id, counts.read, counts.panes, counts.late, counts.unassigned, counts.invalid,
@@ -148,7 +149,7 @@ def _result(computed: Computed, run: SliceRun, checks: tuple[CheckResult, ...], 
         input_fingerprint=run.input_fingerprint,
         state_before=run.state_before,
         state_after=run.state_after,
-        digests={table: tallies.state(number, table).digest() for table in pinned.tables.digested()},
+        digests=digests,
         counts=counts,
         watermark_ms=computed.run.time.watermark_ms(number),
         log=replace(
@@ -161,6 +162,7 @@ def _result(computed: Computed, run: SliceRun, checks: tuple[CheckResult, ...], 
         warnings=warnings_of(run.slice, clamped=clamped, clock=arrival.column if arrival else None),
         clamped=clamped,
         checkpoint=_checkpoint_form(pinned, tallies, run),
+        state_columns=state_columns(pipeline, pinned.log) if has_rows(digests) else None,
         extras={
             "checks_fingerprint": pinned.checks_fingerprint,
             TALLIES_DIGEST: tallies.digest(number),

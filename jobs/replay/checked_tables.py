@@ -99,7 +99,6 @@ class CommittedSlices:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the spec with their stored types, in the order of the spec; none without a stored table."""
         stored = self._dataset.schema if self._dataset is not None else pa.schema([])
         return pa.schema([stored.field(name) for name in self._columns if name in stored.names])
 
@@ -112,8 +111,7 @@ class CommittedSlices:
     def batches(self, columns: Sequence[str]) -> Iterator[tuple[npt.NDArray[np.int64], pa.RecordBatch]]:
         """Return the rows of all slices in the order of the table's files.
 
-        Raises:
-            StoreError: a file cannot be read; the message names it.
+        Raises StoreError: a file cannot be read; the message names it.
         """
         if self._dataset is None or not any(self._counts.values()):
             return
@@ -132,8 +130,7 @@ class CommittedSlices:
     def frame(self, number: int, columns: Sequence[str], *, exact: bool = False) -> "pd.DataFrame":
         """Return the rows of one slice for Great Expectations; `exact` as in `to_pandas`.
 
-        Raises:
-            StoreError: a file cannot be read; the message names it.
+        Raises StoreError: a file cannot be read; the message names it.
         """
         rows = read_attempts(self._uri, [(self._slice_ids[number], self._attempt_id)], columns)
         return to_pandas(rows, exact=exact)

@@ -56,8 +56,7 @@ class CheckpointCheck:
     def check(self) -> StoredState:
         """Check the stored rows.
 
-        Raises:
-            CheckpointError: rows were lost, doubled or changed, or a file cannot be read.
+        Raises CheckpointError: rows were lost, doubled or changed, or a file cannot be read.
         """
         named = {table.name: table for table in self.stored if table.name in tables.CHECKPOINT_TABLES}
         removed, changes = self._removed(), 0
@@ -81,8 +80,7 @@ class CheckpointCheck:
     def check_restored(self, counted: Sums, sums: Mapping[str, IdSum]) -> None:
         """Check what the tasks report about the rows that they restored.
 
-        Raises:
-            CheckpointError: a task found damage, or the tasks restored other rows than `check` found.
+        Raises CheckpointError: a task found damage, or the tasks restored other rows than `check` found.
         """
         damaged = [term for number, equation, term in counted if (number, equation) == (BEFORE, DAMAGED)]
         if damaged:
@@ -101,8 +99,7 @@ class CheckpointCheck:
     def restoring(self) -> Iterator[None]:
         """Replace Spark's error about an unreadable file of the checkpoint by one paragraph.
 
-        Raises:
-            CheckpointError: a file of the checkpoint cannot be read.
+        Raises CheckpointError: a file of the checkpoint cannot be read.
         """
         try:
             yield
@@ -120,8 +117,7 @@ class CheckpointCheck:
     def check_table(self, table: Table) -> Mapping[Attempt, IdSum]:
         """Check the rows of one table; return the sum of their ids for each part of the checkpoint.
 
-        Raises:
-            CheckpointError: rows were lost, doubled or changed, or a file cannot be read.
+        Raises CheckpointError: rows were lost, doubled or changed, or a file cannot be read.
         """
         attempts = self._attempts(table.name)
         try:
@@ -156,7 +152,6 @@ class CheckpointCheck:
         yield from stored.sum_findings(sums)
 
     def _attempts(self, table: str) -> tuple[Attempt, ...]:
-        """Return the attempts whose rows of a table belong to the checkpoint."""
         match table:
             case tables.WATERMARKS:
                 return self.before.attempts[-1:]

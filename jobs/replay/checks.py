@@ -31,9 +31,7 @@ def prepare_checks(suites: SuiteFile | None, schemas: "Mapping[str, pa.Schema]",
     `check_types` comes before, because it takes no time. `schemas` has the columns of the tables whose types are known
     before the replay. Great Expectations confirms the results `confirm` of compiled checks. If it confirms all, it runs
     all.
-
-    Raises:
-        SpecError: Great Expectations refuses a suite.
+    Raises SpecError: Great Expectations refuses a suite.
     """
     from expectations.slices import needs_great_expectations
 
@@ -47,8 +45,7 @@ def prepare_checks(suites: SuiteFile | None, schemas: "Mapping[str, pa.Schema]",
 def check_types(suites: SuiteFile, schemas: "Mapping[str, pa.Schema]") -> None:
     """Compare the checks with the types of their columns. `schemas` is as for `prepare_checks`.
 
-    Raises:
-        SpecError: a check does not fit the type of its column.
+    Raises SpecError: a check does not fit the type of its column.
     """
     from expectations.compiled.misfits import refuse_misfits
 

@@ -177,9 +177,9 @@ class CommittedRows:
         """Return the sums of one column of ids of the audited rows, by slice."""
         return self.by_slice(ids_query(table, column))
 
-    def by_slice(self, query: SumQuery, attempts: Sequence[Attempt] | None = None) -> dict[str, IdSum]:
-        """Return the sums of a query by slice, over the audited rows or those of other attempts."""
-        return {slice_id: ids for (slice_id,), ids in self.sums(query, attempts).items()}
+    def by_slice(self, query: SumQuery) -> dict[str, IdSum]:
+        """Return the sums of a query by slice, over the audited rows."""
+        return {slice_id: ids for (slice_id,), ids in self.sums(query).items()}
 
     def sums(self, query: SumQuery, attempts: Sequence[Attempt] | None = None) -> dict[Key, IdSum]:
         """Return the sums of a query by its group columns, over the audited rows or those of other attempts."""

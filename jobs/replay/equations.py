@@ -94,9 +94,7 @@ class Audit:
         """Check every equation of every slice.
 
         Returns one passed check per slice and equation.
-
-        Raises:
-            AuditError: names the slice, the equation, both of its sides, and other equations that do not close.
+        Raises AuditError: names the slice, the equation, both of its sides, and other equations that do not close.
         """
         tallied = self._tallies()
         forest = _Forest()

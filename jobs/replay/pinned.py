@@ -10,6 +10,7 @@ from jobs.lake.direct_reading import DirectReading, direct_reading
 from jobs.lake.event_log import PinnedLog
 from jobs.lake.store import check_columns
 from jobs.planning.log_pin import pin_input
+from jobs.planning.state_columns import StateGate
 from jobs.planning.suites import load_checks
 from jobs.replay.checkpoint_check import CheckpointCheck, StoredState
 from jobs.replay.chunk.bucket_plan import ChunkTables, chunk_tables
@@ -36,7 +37,8 @@ class Pinned:
     """A chunk whose input is fixed: one version of the log, the tables and checks, the checkpoint before it.
 
     `checkpoint` is None at the beginning of a chain, and `state_before` is then empty.
-    `direct` is what the footers of the log's files say.
+    `direct` is what the footers of the log's files say. `were_dates` are the columns that have days in the records of
+    the state before.
     """
 
     order: ReplayOrder
@@ -50,9 +52,9 @@ class Pinned:
     state_before: StoredState
     time_before: tuple[SourceRow, ...]
     direct: DirectReading
+    were_dates: frozenset[str] = frozenset()
 
     def uri(self, table: str) -> str:
-        """Return the path of one of the pipeline's tables."""
         return self.order.lake.table(self.order.pipeline.name, table)
 
     @property
@@ -75,8 +77,7 @@ class Pinned:
     def buckets(self, records: int, *, cores: int) -> int:
         """Return the number of buckets for so many records and the state before them, in tasks on `cores` cores.
 
-        Raises:
-            StoreError: a table of the state cannot be read; the message names the damaged file.
+        Raises StoreError: a table of the state cannot be read; the message names the damaged file.
         """
         rows = stored = 0
         if self.order.before is not None and not self.lets_rows_stay():
@@ -162,7 +163,7 @@ def pin(order: ReplayOrder, *, sizes: Sizes = SIZES, cores: int = 0) -> Pinned:
 
     Raises:
         LogError, SpecError: the log, the pipeline or a suite cannot be used, the log does not have a slice yet, or a
-            stored table does not take the columns that the pipeline now writes.
+            stored table or the state before does not take the columns of the log.
         CheckpointError: rows of the checkpoint were lost, doubled or changed.
     """
     pipeline, lake, before = order.pipeline, order.lake, order.before
@@ -176,6 +177,7 @@ def pin(order: ReplayOrder, *, sizes: Sizes = SIZES, cores: int = 0) -> Pinned:
     tables = chunk_tables(
         pipeline, log, stored_records=stored_records(uri, is_distinct=pipeline.log.distinct is not None)
     )
+    were_dates = frozenset() if before is None else StateGate.of(pipeline, lake, log).were_dates(before)
     suites = load_checks(pipeline)
     # A state of other types would look damaged, and a table must not get columns of a spec that is refused.
     for table in tables.stored:
@@ -193,6 +195,7 @@ def pin(order: ReplayOrder, *, sizes: Sizes = SIZES, cores: int = 0) -> Pinned:
         state_before=StoredState() if checkpoint is None else checkpoint.check(),
         time_before=tuple(time_before(lake, pipeline, before, warm_up=order.warm_up)),
         direct=DirectReading(why_spark=None),
+        were_dates=were_dates,
     )
     count = pinned.slices_at_once(cores=cores) if cores else len(order.slices)
     if count < len(order.slices):

@@ -112,6 +112,5 @@ def _preparing(pinned: Pinned) -> Iterator["Future[None]"]:
 
 
 def _schemas(pinned: Pinned) -> "dict[str, pa.Schema]":
-    """Return the columns of the tables that can be checked."""
     stored = {table.name: table.stored_columns() for table in pinned.tables.stored if table.name in TABLES}
     return {RUN: RUN_SCHEMA} | {name: arrow_schema(columns) for name, columns in stored.items()}

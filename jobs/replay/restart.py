@@ -127,8 +127,7 @@ def times_of_log(
 ) -> list[SliceTime]:
     """Read the times of the records of slices from the log's first record on. At least one slice is read at once.
 
-    Raises:
-        LogError: the log cannot be read.
+    Raises LogError: the log cannot be read.
     """
     passed: list[SliceTime] = []
     for chunk in _chunks(work.pipeline, work.lake, before, known=known, records=records_per_pass):

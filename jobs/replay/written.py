@@ -37,6 +37,5 @@ def write(computed: Computed) -> Written:
 
 
 def _append(computed: Computed, table: Table, rows: Mapping[int, Sequence[Mapping[str, object]]]) -> None:
-    """Append rows of the driver, given by slice number."""
     placed = [{**row, **run.columns()} for run in computed.runs for row in rows[run.slice_no]]
     append_driver_rows(computed.pinned.uri(table.name), table, placed, metadata=computed.pinned.order.commit_metadata())

@@ -46,7 +46,6 @@ class Digest:
 
     @property
     def rows(self) -> tuple[tuple[str, str], ...]:
-        """The digest as (name, text) pairs."""
         share = (
             "none" if not self.records else f"{percent(self.late / self.records)} of {counted(self.records, 'record')}"
         )
@@ -82,8 +81,7 @@ def digest(
 ) -> Digest:
     """Return the news of a pipeline since an instant, or since a publication was the `newest`, if that is known.
 
-    Raises:
-        HindcastError: as `jobs.review.freshness.freshness` raises.
+    Raises HindcastError: as `jobs.review.freshness.freshness` raises.
     """
     news = published_since(view.publications, since_ms, newest=newest)
     before = view.published_at(news[0].seq - 1) if news else dict(view.published)

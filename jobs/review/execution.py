@@ -70,9 +70,7 @@ def execution(pipeline: Pipeline, lake: Lake, slices: Sequence[Slice], *, known:
     """Return how slices would run. Reads the Delta log and the footers of the range's files, and no record.
 
     `known` are the results of earlier reads of the log.
-
-    Raises:
-        LogError, SpecError: the log or the pipeline cannot be used.
+    Raises LogError, SpecError: the log or the pipeline cannot be used.
     """
     log = pin_input(pipeline, lake, slices, known=known)
     chunk = ChunkLog.of(pipeline, log, slices)

@@ -122,7 +122,6 @@ def _panes(
 
 
 def _with_ms(panes: "pa.Table") -> "pa.Table":
-    """Return panes with their bounds as epoch ms."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -151,7 +150,6 @@ def open_windows(
 
 
 def _of_key(rows: "pa.Table", keys: Sequence[str], record: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the rows with the key of a record as plain values."""
     import pyarrow as pa
 
     from windowlib.columnar.python_values import arrow_value

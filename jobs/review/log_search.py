@@ -152,9 +152,7 @@ def log_search(
     """Return the log at a version, and the choice of its files: of the slices `only` (None: all), with their digests.
 
     The choice looks at `only` when it is made, so the caller may change the collection between two searches.
-
-    Raises:
-        LogError: the log cannot be read.
+    Raises LogError: the log cannot be read.
     """
     known = known_log(view, tuple(view.slices.values()))
     log = log_place(lake, pipeline).open(version)
@@ -215,8 +213,7 @@ def has_read(
 def removed_records(lake: Lake, pipeline: Pipeline, record_id: str, *, view: LedgerView) -> list[LogRecord]:
     """Return the records with an id that published runs have read and a commit has removed, of the newest such commit.
 
-    Raises:
-        LogError: the log cannot be read.
+    Raises LogError: the log cannot be read.
     """
     for rewrite in sorted(_rewrites(lake, pipeline, view), key=lambda rewrite: -rewrite.version):
         only, before = frozenset(rewrite.slices), rewrite.version - 1

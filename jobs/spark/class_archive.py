@@ -60,8 +60,7 @@ def _one(table: "pa.Table") -> "pa.Table":
 def make_archive() -> Path:
     """Start a session that writes the class archive when it ends, run a few small jobs in it, and return the file.
 
-    Raises:
-        OSError, RuntimeError: the JVM did not write the archive.
+    Raises OSError, RuntimeError: the JVM did not write the archive.
     """
     export_java_home()
     final = find_archive()

@@ -29,9 +29,7 @@ def code_archive(root: Path = ROOT, directory: Path = ARCHIVES) -> Path:
     """Return the zip file of the packages below `root`; it is made if it is missing.
 
     If `directory` cannot be written, a private directory of this user is used, below the temporary directory.
-
-    Raises:
-        OSError: neither directory can be written.
+    Raises OSError: neither directory can be written.
     """
     members = sorted(_members(root))
     name = f"hindcast-{_content_hash(members)}.zip"
@@ -53,7 +51,6 @@ def _members(root: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _content_hash(members: Sequence[tuple[str, Path]]) -> str:
-    """Return a hash of names, content, and the bytecode's version."""
     digest = hashlib.sha256(importlib.util.MAGIC_NUMBER)
     for name, path in members:
         digest.update(f"{name}\0".encode())

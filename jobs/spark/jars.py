@@ -31,8 +31,7 @@ def listed_jars(sums: Path | None = None) -> dict[str, str]:
 def delta_jars(environ: Mapping[str, str] = os.environ) -> list[Path]:
     """Return the absolute paths for `spark.jars`, from the directory HINDCAST_JARS or the cache of `make setup`.
 
-    Raises:
-        JarsMissing: a listed jar is missing. Only the set-up checks the contents.
+    Raises JarsMissing: a listed jar is missing. Only the set-up checks the contents.
     """
     directory = Path(environ.get("HINDCAST_JARS") or DEFAULT_DIRECTORY).resolve()
     jars = [directory / name for name in listed_jars()]
@@ -48,8 +47,7 @@ def delta_jars(environ: Mapping[str, str] = os.environ) -> list[Path]:
 def s3_jars(environ: Mapping[str, str] = os.environ) -> list[Path]:
     """Return the absolute paths of the S3 file system's jars, from HINDCAST_S3_JARS or the cache of `make s3`.
 
-    Raises:
-        JarsMissing: a listed jar is missing.
+    Raises JarsMissing: a listed jar is missing.
     """
     directory = Path(environ.get("HINDCAST_S3_JARS") or S3_DIRECTORY).resolve()
     jars = [directory / name for name in listed_jars(S3_SUMS_FILE)]

@@ -20,8 +20,7 @@ class JavaNotFound(Exception):  # noqa: N818  (not a HindcastError: windowlib is
 def find_java(environ: Mapping[str, str] = os.environ) -> Path:
     """Return the home directory of a Java 17: JAVA_HOME, else the `java` on the PATH, else the usual directories.
 
-    Raises:
-        JavaNotFound: none of them is a Java 17.
+    Raises JavaNotFound: none of them is a Java 17.
     """
     seen: list[str] = []
     for home in _candidates(environ):

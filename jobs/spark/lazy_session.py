@@ -51,9 +51,7 @@ class LazySession:
 
         The JVM will process about so many `records`. DataFrames will read the places `reads`, and perhaps `may_read` in
         a later chunk: a context cannot get jars afterwards.
-
-        Raises:
-            JarsMissing: a place of `reads` needs a jar that is missing, also if the context runs already.
+        Raises JarsMissing: a place of `reads` needs a jar that is missing, also if the context runs already.
         """
         object_storage(reads)
         if self._spark is None:

@@ -22,8 +22,7 @@ _LOCK, _LOCK_HALF = "lock", "lock.half"
 def private_directory() -> Path:
     """Return the directory of this process, below SPARK_LOCAL_DIRS or the temporary directory. Created at first use.
 
-    Raises:
-        StoreError: no directory can be made there.
+    Raises StoreError: no directory can be made there.
     """
     root = Path(os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0] or tempfile.gettempdir())
     remove_left_over(root)

@@ -152,8 +152,7 @@ def _without_warnings_of_pandas() -> Iterator[None]:
 def chosen_master(master: str | None = None) -> str:
     """Return the Spark master of this process: the given one, else as `spark_session` says. No session is started.
 
-    Raises:
-        RequestError: Spark knows no such master. It would end with the call stack of its JVM.
+    Raises RequestError: Spark knows no such master. It would end with the call stack of its JVM.
     """
     submitted = _submitted().get("spark.master", None) if _RUNNING_JVM in os.environ and not master else None
     chosen = master or submitted or os.environ.get("HINDCAST_MASTER") or DEFAULT_MASTER

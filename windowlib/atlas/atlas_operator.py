@@ -90,8 +90,7 @@ class AtlasOperator:
     def process(self, record: Record) -> Fate:
         """Process one record under the watermark before it, and return its fate.
 
-        Raises:
-            InvariantBroken: the windows are on event time, and the record has none.
+        Raises InvariantBroken: the windows are on event time, and the record has none.
         """
         at_ms = record.timestamp_ms if self._is_event_time else self.processing_time_ms
         if at_ms is None:
@@ -192,11 +191,6 @@ class AtlasOperator:
         self._outputs.append(SideOutput(DEAD_LETTERS, letter, key, timestamp_ms, self.watermark_ms, position))
 
     def advance_watermark(self, watermark_ms: int, position: Position = START) -> None:
-        """Advance event time to `watermark_ms`, caused by the record at `position`, and close the windows that are due.
-
-        Raises:
-            InvariantBroken: `watermark_ms` is less than the current watermark.
-        """
         check_watermark(self.watermark_ms, watermark_ms, position)
         self.watermark_ms = watermark_ms
         if self._is_event_time:
@@ -296,11 +290,6 @@ class AtlasOperator:
         )
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Set the state from a snapshot. The operator must be fresh.
-
-        Raises:
-            CheckpointError: the snapshot has another version or other key groups, or a row is damaged.
-        """
         snapshot.check_version()
         self._open.restore(snapshot.windows)
         self.watermark_ms = snapshot.watermark_ms

@@ -16,8 +16,7 @@ _WITHOUT_CLOCK: Final = Place("", SYSTEM_VARIABLES - {"NOW"})
 def reads_clock(stage: Mapping[str, Json]) -> bool:
     """Tell whether a valid window stage reads `$$NOW` in its pipeline or its partition.
 
-    Raises:
-        SpecError: `stage` is not a window stage.
+    Raises SpecError: `stage` is not a window stage.
     """
     windows, pipeline, _ = read_windows(stage)
     return uses_now(windows, pipeline)

@@ -113,7 +113,6 @@ class OpenDocuments:
         return None
 
     def take_due(self, until_ms: int) -> Iterator[Closing]:
-        """Remove and yield the windows that close at `until_ms` or earlier."""
         while (at_ms := self.next_ms()) is not None and at_ms <= until_ms:
             _, order, window, partition = heappop(self._due)
             lane = self._lanes[order, partition]
@@ -150,8 +149,7 @@ class OpenDocuments:
     def restore(self, rows: Iterable[WindowStateRow]) -> None:
         """Open the windows of one or more snapshots.
 
-        Raises:
-            CheckpointError: a row has a key group that this operator does not own, has no bounds, or occurs twice.
+        Raises CheckpointError: a row has a key group that this operator does not own, has no bounds, or occurs twice.
         """
         for row in rows:
             partition = read_literal(row.trigger_state.get(_PARTITION), Place("the checkpoint's partition"))

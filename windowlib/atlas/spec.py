@@ -86,9 +86,8 @@ class AtlasSpec:
         The stage is `{"$tumblingWindow": {...}}`, `$hoppingWindow` or `$sessionWindow`. `columns` are the log's columns
         and their Spark types, in the order of the document's fields. `source` has the supported options of `$source`:
         tsFieldName, partitionIdleTimeout.
-
-        Raises:
-            SpecError: a part is not valid. The message has its path in the stage, what was found and what is allowed.
+        Raises SpecError: a part is not valid. The message has its path in the stage, what was found and what is
+        allowed.
         """
         windows, pipeline, place = read_windows(stage)
         compile_pipeline(pipeline, place)

@@ -77,8 +77,7 @@ class Source:
     def read(cls, options: Json) -> "Source":
         """Return the options of $source.
 
-        Raises:
-            SpecError: an option does not exist, is not valid, or belongs into the log's own settings.
+        Raises SpecError: an option does not exist, is not valid, or belongs into the log's own settings.
         """
         place = Place("$source")
         fields = place.mapping(options)
@@ -99,8 +98,7 @@ class Source:
 def duration_ms(duration: Json, place: Place, *, at_least: int = 1) -> int:
     """Return the duration `{size, unit}` in ms.
 
-    Raises:
-        SpecError: the form or the unit is wrong, the size is less than `at_least`, or the duration is too long.
+    Raises SpecError: the form or the unit is wrong, the size is less than `at_least`, or the duration is too long.
     """
     fields = place.fields(duration, required=("size", "unit"))
     size = place.at("size").integer(fields["size"], at_least=at_least)

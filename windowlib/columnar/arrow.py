@@ -35,8 +35,7 @@ _ARROW = {
 def arrow_type(node: Node) -> pa.DataType:
     """Return the Arrow type of a column type.
 
-    Raises:
-        SpecError: no Arrow type is supported for it (intervals, VARIANT).
+    Raises SpecError: no Arrow type is supported for it (intervals, VARIANT).
     """
     if isinstance(node, str):
         if (decimal := decimal_of(node)) is not None:
@@ -172,10 +171,9 @@ _REFUSED: Final = (pa.ArrowException, TypeError, ValueError, ArithmeticError)
 def exact_column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     """Return plain values as a column of a type. Arrow alone cuts fractions off without an error.
 
-    Raises:
-        SpecError: the type cannot hold a value, or a value in it, as it is: the value has another type, a fraction, a
-            time of day, a time zone or a field too many, or it is NaN, or it would become infinite. The message has the
-            value.
+    Raises SpecError: the type cannot hold a value, or a value in it, as it is: the value has another type, a fraction,
+    a time of day, a time zone or a field too many, or it is NaN, or it would become infinite. The message has the
+    value.
     """
     try:
         column = arrow_array(values, kind)

@@ -44,8 +44,7 @@ class Executor(Protocol):
     def restore(self, state: StateColumns) -> None:
         """Load the time before the chunk, and the bucket's part of a checkpoint (empty at the beginning of a chain).
 
-        Raises:
-            CheckpointError: the rows are not a state of this spec.
+        Raises CheckpointError: the rows are not a state of this spec.
         """
 
     def merge(self, partials: pa.RecordBatch) -> None:

@@ -95,7 +95,6 @@ class _Folds:
         stacked: int,
         probe: int,
     ) -> None:
-        """Add all columns of a batch."""
         numbers: dict[str, pa.Array] = {}
         for name, array in zip(batch.schema.names, batch.columns, strict=True):
             seed, hash_values = name_seed(name), special.get(name, value_hashes)
@@ -180,8 +179,7 @@ def _stacked_folds(columns: Mapping[str, pa.Array]) -> Words:
 def value_hashes(array: pa.Array, seed: int) -> Words:
     """Return the hash of each value with a seed, and 0 for each null.
 
-    Raises:
-        SpecError: the values have a type that has no hash (intervals, times of day).
+    Raises SpecError: the values have a type that has no hash (intervals, times of day).
     """
     kind = array.type
     if isinstance(array, pa.ExtensionArray):
@@ -222,7 +220,6 @@ def _short_hashes(numbers: Numbers, lengths: NDArray[np.int8], seed: int) -> Wor
 
 
 def _nested_words(array: pa.Array) -> Words | None:
-    """Return the word that is hashed for each struct, list or map; None for other types."""
     kind = array.type
     if pa.types.is_struct(kind):
         return _structs(array)

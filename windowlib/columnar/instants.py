@@ -80,9 +80,7 @@ def read_instants(values: pa.Array, unit: str | None) -> Instants:
 
     With a unit (`s`, `ms`, `us` or `ns`), the values are integers, doubles, decimals or texts of numbers; without,
     timestamps in microseconds, dates or ISO texts.
-
-    Raises:
-        SpecError: the column has another type.
+    Raises SpecError: the column has another type.
     """
     kind = values.type
     if not can_read_instants(kind):
@@ -105,7 +103,6 @@ def read_instants(values: pa.Array, unit: str | None) -> Instants:
 
 
 def _read_each(values: pa.Array, unit: str | None) -> Instants:
-    """Read each different value once, by the definition."""
     encoded = values.dictionary_encode()
     kind = values.type
     single = pa.types.is_float32(kind) or pa.types.is_float16(kind)
@@ -187,7 +184,6 @@ def problem_names(codes: Codes) -> pa.Array:
 
 
 def _of_nulls(values: pa.Array, problem: str) -> Codes:
-    """Return a problem for each null."""
     if not values.null_count:
         return np.zeros(len(values), dtype=np.int8)
     return np.where(values.is_null().to_numpy(zero_copy_only=False), _CODES[problem], 0).astype(np.int8)

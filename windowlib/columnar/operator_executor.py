@@ -66,11 +66,9 @@ class BatchColumns:
 
     @property
     def ids(self) -> IdSum:
-        """The sum of the record hashes."""
         return IdSum.of_array(self._batch.column("record_hash").to_numpy())
 
     def each_from(self, place: int) -> Iterator[Record]:
-        """Return the records from a place as `each`."""
         if not place:
             return self.each()
         rest = self._batch.slice(place)
@@ -102,7 +100,6 @@ class BatchColumns:
         return ByInterval(end, _by_number(numbers[places], places + low), others.tolist(), self._edges(places + low))
 
     def _numbers(self, intervals: Intervals) -> Int64s:
-        """Return the number of each record's interval."""
         if self._intervals != intervals:
             column = self._batch.column("event_time_ms")
             times = column.fill_null(_NOWHERE).to_numpy() if column.null_count else column.to_numpy()
@@ -118,7 +115,6 @@ class BatchColumns:
 
 
 def _by_number(numbers: Int64s, places: Int64s | range) -> dict[int, Sequence[int]]:
-    """Return the places of each number."""
     if not len(numbers):
         return {}
     if isinstance(places, range):
@@ -178,7 +174,6 @@ class OperatorExecutor:
         raise InvariantBroken(f"an operator got {partials.num_rows} partials, and takes records; please report this")
 
     def process(self, records: pa.RecordBatch) -> Emission:
-        """Process the records of one batch; before each record, take the steps up to it."""
         self._begin()
         emitted: dict[str, list[pa.Table]] = {}
         for start in range(0, records.num_rows, self._block):

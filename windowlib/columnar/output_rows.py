@@ -79,9 +79,8 @@ class OutputRows:
     def emission(self, outputs: Sequence[Output | OnlyPanes], slice_start_ms: int) -> Emission:
         """Return the rows of outputs of this slice. The rows of a table are in the order of emission.
 
-        Raises:
-            SpecError: a user's function emitted columns, or used a tag, that the pipeline file does not declare, or a
-                value that its column cannot hold as it is.
+        Raises SpecError: a user's function emitted columns, or used a tag, that the pipeline file does not declare, or
+        a value that its column cannot hold as it is.
         """
         emitted: dict[str, pa.Table] = {}
         panes = [
@@ -162,7 +161,6 @@ class OutputRows:
         return {**_record_columns([late_record.record for late_record in late]), "missed_windows": windows, **fields}
 
     def _sent(self, tag: str, sent: Sequence[SideOutput], slice_start_ms: int) -> _Columns:
-        """Return the columns of the values that a function sent to one side output."""
         names = self._side_outputs.get(tag)
         if names is None:
             declared = ", ".join(self._side_outputs) or "none"

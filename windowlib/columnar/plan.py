@@ -47,8 +47,8 @@ class BucketPlan:
     may be retracted, else it is empty. `accumulators` maps an aggregate to the columns of its state.
     `max_parallelism` is the number of key groups; each key's group is stored with its state.
     `executor`: 'auto' chooses the columnar executor if it covers the spec. `records_per_block` is the number of records
-    that the columnar executor processes together. Neither changes a row. `were_dates` are the columns of `inputs` that
-    had the type DATE in earlier slices.
+    that the columnar executor processes together. Neither changes a row. `were_dates` are the columns whose timestamps
+    are days in the records of the state before.
     """
 
     spec: RestorableSpec
@@ -72,5 +72,4 @@ class BucketPlan:
     were_dates: frozenset[str] = frozenset()
 
     def table(self, name: str) -> Table:
-        """Return the table with this name."""
         return next(table for table in self.tables if table.name == name)

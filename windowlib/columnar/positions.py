@@ -45,9 +45,7 @@ def ordered_positions(columns: Mapping[str, pa.Array | pa.ChunkedArray], keys: p
     """Return columns with each position (slice, rank) replaced by (place among all positions of its key, 0).
 
     `columns` have types for which `holds_positions` is true. Without columns in `keys`, all rows have one key.
-
-    Raises:
-        ValueError: a list of ranks has another length than its list of slices.
+    Raises ValueError: a list of ranks has another length than its list of slices.
     """
     arrays = {name: one_array(array) for name, array in columns.items()}
     positions = {name: _positions(array) for name, array in arrays.items()}

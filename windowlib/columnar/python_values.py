@@ -28,8 +28,7 @@ def python_rows(rows: pa.Table | pa.RecordBatch) -> list[dict[str, Any]]:
 def arrow_value(value: Any, kind: pa.DataType) -> "pa.Scalar[Any]":  # noqa: ANN401 -- a value of any type
     """Return a value of `python_values` as a scalar of its type, also a text or a time outside of the years 1 to 9999.
 
-    Raises:
-        ArrowException: the value is not of this type.
+    Raises ArrowException: the value is not of this type.
     """
     if type(value) is not str:
         return pa.scalar(value, kind)

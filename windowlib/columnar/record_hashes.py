@@ -34,9 +34,7 @@ def record_hashes(
     null in all records may be missing. Columns of a file with older types must be cast first. A VARIANT is its JSON
     text. `widened` has the first type of columns in Spark's spelling (`PinnedLog.widened`): a value that fits it is
     hashed as that type. The other arguments are those of `row_hashes`.
-
-    Raises:
-        SpecError: a column has a type that has no hash.
+    Raises SpecError: a column has a type that has no hash.
     """
     special: dict[str, Special] = {
         name: partial(_first_hashes, first=arrow_type(parse_type(kind))) for name, kind in widened.items()

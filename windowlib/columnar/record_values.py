@@ -52,7 +52,6 @@ class KeyReader:
     """
 
     def __init__(self, count: int, *, known_max: int = KEYS_MAX) -> None:
-        """Prepare for keys of `count` columns."""
         self._count = count
         self._known_max = known_max
         self._known: dict[tuple[Any, ...], tuple[Any, ...]] = {}
@@ -60,7 +59,6 @@ class KeyReader:
         self._of_value = _KeysOfOne()
 
     def keys(self, batch: pa.RecordBatch) -> Iterable[tuple[Any, ...]]:
-        """Return the key of each row."""
         if len(self._known) + len(self._of_value) > self._known_max:
             self._known.clear()
             self._of_value.clear()
@@ -136,8 +134,8 @@ def value_reader(layout: ValueLayout, types: Mapping[str, str], *, were_dates: C
     It raises ValueError or ArithmeticError if the value has another form, and SpecError if a column may have been
     renamed. A stored mapping or struct gets the columns of a record that is read now: one that the log has got since is
     null, and one that it has lost is left out. A value that was stored before its column was widened becomes the value
-    that is read now. `types` are those of the columns, and `were_dates` the columns with timestamps that were dates
-    before.
+    that is read now. `types` are those of the columns, and `were_dates` the columns whose timestamps are stored as
+    days.
     """
 
     def reader_of(name: str | None) -> _Reader:
@@ -160,19 +158,12 @@ def value_reader(layout: ValueLayout, types: Mapping[str, str], *, were_dates: C
     return read
 
 
-_DAYS: Final = range(-719_162, 2_932_897)
-"""The days of the years 1 to 9999, as a DATE is stored."""
 _US_PER_DAY: Final = 86_400_000_000
 _EXACT: Final = Context(prec=80, traps=[Inexact, InvalidOperation])
 
 
 def _same(value: Any) -> Any:  # noqa: ANN401 - of any column
     return value
-
-
-def _instant_of(number: int) -> int:
-    """Return the microseconds of a day, or of an instant. An instant with such a number is within 3 s of 1970."""
-    return number * _US_PER_DAY if number in _DAYS else number
 
 
 def _reader(node: Node, *, was_date: bool) -> _Reader:
@@ -223,8 +214,6 @@ def _record_reader(columns: Mapping[str, _Reader]) -> _Reader:
 
 
 def _fields_reader(fields: Mapping[str, _Reader]) -> _Reader:
-    """Return a function that reads a mapping with these fields."""
-
     def read(value: Any) -> Any:  # noqa: ANN401 - a mapping, or damaged
         if type(value) is not dict:
             raise ValueError
@@ -253,5 +242,5 @@ def _readers_of(node: str, *, was_date: bool) -> dict[type, _Reader]:
     if node == "double":
         readers[int] = float
     if node == "timestamp_ntz" and was_date:
-        readers[int] = _instant_of
+        readers[int] = lambda day: day * _US_PER_DAY
     return readers

@@ -31,7 +31,6 @@ class RestoredState:
     """Collects the rows of a checkpoint, checks them, and restores an executor from them."""
 
     def __init__(self, plan: BucketPlan, *, most_bytes: int = ARRAY_BYTES) -> None:
-        """Prepare for one bucket of a chunk. A column of the state is one array, of at most `most_bytes`."""
         self._most_bytes = most_bytes
         self._stored = {table.name: table for table in plan.tables}
         self._content = StateContent(rules=plan.spec.state_rules(), beginning=plan.beginning)
@@ -56,8 +55,7 @@ class RestoredState:
     def restore(self, executor: Executor) -> str | None:
         """Restore the executor. Return None, or a text about the first damaged row or the executor's own error.
 
-        Raises:
-            SpecError: a column of the state has more bytes than one array, or the spec cannot go on with the state.
+        Raises SpecError: a column of the state has more bytes than one array, or the spec cannot go on with the state.
         """
         whole = {name: pa.concat_tables(parts) for name, parts in self._parts.items()}
         for name, rows in whole.items():

@@ -56,8 +56,7 @@ class StateContent:
     def check(self, table: Table, rows: Columns) -> None:
         """Check rows of one table. `rows` has the columns of `Table.columns()`, each as one array.
 
-        Raises:
-            CheckpointError: a row has content that no run stores. The message names table, column, key and window.
+        Raises CheckpointError: a row has content that no run stores. The message names table, column, key and window.
         """
         check_types(table, rows)
         for column, is_wrong, allowed in self._checks(table, rows):

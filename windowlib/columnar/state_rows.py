@@ -103,14 +103,12 @@ class StateRows:
         return Stored(position, record["event_time_ms"], value, record["edge_id"])
 
     def add_timers(self, rows: Iterable[NamedRow]) -> None:
-        """Add rows of `timers`."""
         keys = self._keys[tables.TIMERS]
         for row in rows:
             key = tuple([row[name] for name in keys])
             self._timers.append(TimerRow(row["key_group"], key, _window(row), row["domain"], row["at_ms"]))
 
     def add_user_state(self, rows: Iterable[NamedRow]) -> None:
-        """Add rows of `user_state`."""
         keys = self._keys[tables.USER_STATE]
         for row in rows:
             key = tuple([row[name] for name in keys])
@@ -130,7 +128,6 @@ class StateRows:
         )
 
     def rows(self, snapshot: Snapshot) -> Iterator[Row]:
-        """Yield a snapshot as rows: the windows, the timers, the user state."""
         for window in snapshot.windows:
             yield self._builders[tables.WINDOW_STATE].row(self._window_values(window))
         for key_group, key, namespace, domain, at_ms in snapshot.timers:
@@ -174,7 +171,6 @@ def _contents_row(stored: Stored) -> dict[str, Any]:
 
 
 def _read(table: str, column: str, text: str, *, key: tuple[Any, ...], row: NamedRow) -> Any:  # noqa: ANN401
-    """Return the value of a text of `to_json`."""
     try:
         return from_json(text)
     except PLAIN_ERRORS as error:

@@ -88,9 +88,7 @@ def load(directories: tuple[Path, ...] | None = None) -> Loops:
     """Load the loops into this process.
 
     The machine code may be stored in the `directories`, the first one first.
-
-    Raises:
-        ModuleNotFoundError: numba is needed, and is not installed.
+    Raises ModuleNotFoundError: numba is needed, and is not installed.
     """
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()

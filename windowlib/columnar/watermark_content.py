@@ -24,8 +24,7 @@ _ENDS: Final = "open_window_ends_ms"
 def checked_sources(rows: pa.Table) -> list[SourceRow]:
     """Return rows of `watermarks` as the values that a driver of time restores.
 
-    Raises:
-        CheckpointError: a row has content that no run stores. The message names table, column and source.
+    Raises CheckpointError: a row has content that no run stores. The message names table, column and source.
     """
     check_types(tables.watermarks(), {name: rows[name] for name in rows.column_names})
     sources: dict[str, SourceRow] = {}

@@ -130,7 +130,6 @@ class StateChanges:
     """The ids of all rows in the state of one bucket."""
 
     def __init__(self, plan: BucketPlan) -> None:
-        """Prepare for one bucket, without state."""
         self._plan = plan
         self._identities = {
             table.name: RowIdentity(table) for table in plan.tables if table.name in tables.INCREMENTAL_TABLES
@@ -149,8 +148,7 @@ class StateChanges:
     def after(self, slice_no: int, executor: Executor) -> SliceState:
         """Return the state after a slice, which the executor has ended.
 
-        Raises:
-            InvariantBroken: the sums of ids after the last slice are not those of the whole state.
+        Raises InvariantBroken: the sums of ids after the last slice are not those of the whole state.
         """
         is_whole = self._is_whole(slice_no)
         touched = executor.take_touched()
@@ -181,7 +179,6 @@ class StateChanges:
         return after
 
     def _is_whole(self, slice_no: int) -> bool:
-        """Return whether to emit the whole state after a slice."""
         rows, rules = sum(ids.count for ids in self._sums.values()), self._plan.checkpoints
         return not rules.changes_only and (
             slice_no in rules.full_slices
@@ -196,7 +193,6 @@ class StateChanges:
         return rows, KnownRows.of(rows, executor.key_numbers(rows))
 
     def _divided(self, name: str, touched: Int64s | None) -> tuple[KnownRows, KnownRows]:
-        """Return the known rows of the touched keys, and those of all others."""
         known = self._known[name]
         if touched is None:
             return known, KnownRows.none()
@@ -204,7 +200,6 @@ class StateChanges:
         return known.where(is_touched), known.where(~is_touched)
 
     def _check(self, executor: Executor) -> None:
-        """Compare the sums of ids with those of the whole state."""
         state = executor.state()
         for name, identity in self._identities.items():
             ids = identity.identified(state[name])[1] if name in state else IdSum()

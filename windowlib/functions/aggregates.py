@@ -198,7 +198,6 @@ class SumDouble:
 
     @property
     def state_columns(self) -> Columns:
-        """The values of windowlib.functions.exact_sum.SumState."""
         return (
             ("count", "bigint"),
             ("mantissa", "binary"),

@@ -67,7 +67,6 @@ class ExactSum(list[float]):
 
     @property
     def number_count(self) -> int:
-        """The number of numbers in the sum."""
         return len(self) + self.hidden_count
 
     def extend_by(self, other: "ExactSum") -> None:
@@ -163,7 +162,6 @@ class ExactSum(list[float]):
 
     @classmethod
     def from_state(cls, state: SumState) -> "ExactSum":
-        """Return the sum for a state of `to_state`."""
         count, mantissa, exponent, *specials = state
         if exponent < -SCALE_BITS:
             raise InvariantBroken(f"the exponent of an exact sum must be >= -{SCALE_BITS}, got {exponent}")

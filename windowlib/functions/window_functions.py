@@ -49,9 +49,7 @@ def aggregate(
     `kind` is one of KINDS, `input_type` a simple type string such as 'bigint' or 'decimal(10,2)'. None is allowed only
     for count, which then counts rows. Errors have the `name`, by default the kind and the type. With `ignore_nulls`,
     first and last skip nulls.
-
-    Raises:
-        SpecError: there is no such kind, or it does not accept this type.
+    Raises SpecError: there is no such kind, or it does not accept this type.
     """
     label = name or f"{kind}({input_type or ''})"
     if kind not in KINDS:

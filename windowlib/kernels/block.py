@@ -130,8 +130,7 @@ def block_of(
 def check_times(event_time: pa.Array) -> None:
     """Check the event times of records that event-time windows get.
 
-    Raises:
-        SpecError: an event time is null or too far from 1970.
+    Raises SpecError: an event time is null or too far from 1970.
     """
     if not len(event_time):
         return

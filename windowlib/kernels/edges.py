@@ -73,7 +73,6 @@ class EdgeColumns:
         return EdgeColumns(self.count + other.count, self.xor ^ other.xor, self.total + other.total)
 
     def minus(self, part: "EdgeColumns") -> "EdgeColumns":
-        """Return the edges that are not in `part`, window by window."""
         return EdgeColumns(self.count - part.count, self.xor ^ part.xor, self.total - part.total)
 
     def grouped(self, starts: Int64s) -> "EdgeColumns":
@@ -91,13 +90,11 @@ class EdgeColumns:
         return range_sums(self.count, low, high)
 
     def ranged(self, low: Int64s, high: Int64s) -> "EdgeColumns":
-        """Return the edges of the windows from low[i] to high[i] - 1."""
         xor = np.concatenate([[0], np.bitwise_xor.accumulate(self.xor)])
         total = range_sums(self.total, low, high)
         return EdgeColumns(self.counts_of_ranges(low, high), xor[high] ^ xor[low], total)
 
     def sum(self) -> IdSum:
-        """Return the tally of all edges."""
         return IdSum(int(self.count.sum()), int(np.bitwise_xor.reduce(self.xor)), int(self.total.sum()))
 
 

@@ -129,11 +129,7 @@ class KernelExecutor:
 
 
 def frame_of(plan: BucketPlan) -> Frame:
-    """Return what the windows of a bucket share.
-
-    Raises:
-        InvariantBroken: the plan's spec is not covered.
-    """
+    """Return what the windows of a bucket share. Raises InvariantBroken: the plan's spec is not covered."""
     spec = plan.spec
     if not isinstance(spec, WindowSpec):
         raise InvariantBroken(f"the columnar executor runs a WindowSpec, got {type(spec).__name__}")

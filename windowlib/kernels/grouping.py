@@ -52,7 +52,6 @@ class PairCodes:
         return cls(0, len(distinct), distinct)
 
     def codes(self, key_code: Int64s, number: Int64s) -> Int64s:
-        """Return the codes of pairs. No number is less than the least known one."""
         if self._known is None:
             return key_code * self._span + np.minimum(number - self._least, self._span)
         return key_code * self._span + np.searchsorted(self._known, number)

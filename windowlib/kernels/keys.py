@@ -57,7 +57,6 @@ class KeyTable:
         return first
 
     def columns(self, codes: Int64s, types: Sequence[pa.DataType]) -> list[pa.Array]:
-        """Return the key columns of these keys in the types of the table that stores them."""
         places: list[Int64s] = []
         for pairs in reversed(self._pairs):
             pair = pairs.values(codes).to_numpy()
@@ -68,11 +67,9 @@ class KeyTable:
         return [_cast(column.values(place), kind) for column, place, kind in key_parts]
 
     def feed_columns(self, codes: Int64s) -> list[pa.Array]:
-        """Return the key columns of these keys in the types of the feed."""
         return self.columns(codes, [column.kind for column in self._columns])
 
     def groups(self, codes: Int64s) -> Int64s:
-        """Return the key group of each key (windowlib.keyed.key_groups.key_group)."""
         known = len(self._groups)
         if known < len(self):
             new = np.arange(known, len(self), dtype=np.int64)
@@ -230,7 +227,6 @@ def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _hashes(column: pa.Array) -> Words:
-    """Return the stable hash of each value as an unsigned word."""
     if pa.types.is_integer(column.type) and not column.null_count:
         plain = column.to_numpy().astype(np.int64)
         word = plain.view(np.uint64)

@@ -130,8 +130,7 @@ class CheckpointColumns:
     def restored(self, state: Mapping[str, pa.Table]) -> OpenWindows:
         """Return the open windows of a checkpoint. The timers follow from them.
 
-        Raises:
-            CheckpointError: a window has two rows, or a row has a wrong key group.
+        Raises CheckpointError: a window has two rows, or a row has a wrong key group.
         """
         rows = state.get(tables.WINDOW_STATE)
         if rows is None or not rows.num_rows:
@@ -163,7 +162,6 @@ class CheckpointColumns:
         )
 
     def key_numbers(self, rows: pa.Table) -> Int64s:
-        """Return the number of the key of each row of a checkpoint table."""
         return self._keys.encode([rows[name].combine_chunks() for name in self._key_names], rows.num_rows)
 
     def _check(self, columns: Mapping[str, pa.Array], key_code: Int64s, bounds: tuple[Int64s, Int64s]) -> None:

@@ -28,7 +28,6 @@ class SlicesOfTime:
         return cls(gcd(assigner.size_ms, slide_ms), assigner.size_ms, slide_ms, assigner.offset_ms)
 
     def numbers(self, event_time_ms: Int64s) -> Int64s:
-        """Return the number of the slice of each instant."""
         return (event_time_ms - self.offset_ms) // self.slice_ms
 
     def are_before_end(self, number: Int64s, watermark_ms: Int64s | int) -> Bools:

@@ -171,7 +171,6 @@ class SlidingWindows:
         )
 
     def _add_alone(self, block: RecordBlock, rows: Int64s, number: Int64s, *, outcome: BlockOutcome) -> None:
-        """Add records to windows before their end, window by window."""
         if not len(rows):
             return
         outcome.add_edges(NEW, block.record_hash[rows])
@@ -189,7 +188,6 @@ class SlidingWindows:
         self._alone = self._frame.one_per_window(windows)
 
     def _collect(self, block: RecordBlock, rows: Int64s | slice) -> None:
-        """Add records to their slices."""
         number = self.slices.numbers(block.event_time_ms[rows])
         if not len(number):
             return
@@ -221,7 +219,6 @@ class SlidingWindows:
         return _Slices(key_code=key_code[order], number=number[order], edges=edges, states=states)
 
     def _numbers(self, slices: _Slices) -> _Spans:
-        """Return the windows of each slice that have not ended."""
         spans = self._windows_at(slices.number * self._slice_ms + self._offset_ms)
         return _Spans(np.maximum(spans.low, self._ended + 1), spans.high)
 
@@ -265,7 +262,6 @@ class SlidingWindows:
         )
 
     def _fire(self, ended: int, slice_start_ms: int, outcome: BlockOutcome) -> None:
-        """Fire the windows up to the number `ended`, and forget the slices that only they have."""
         if ended <= self._ended:
             return
         frame, slices = self._frame, self._slices

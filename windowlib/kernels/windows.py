@@ -71,7 +71,6 @@ class Frame:
         return tuple(form.ranges(state, low, high) for form, state in zip(self.aggregates, states, strict=True))
 
     def empty(self, count: int) -> tuple[Any, ...]:
-        """Return the states of `count` windows without records."""
         return tuple(form.empty(count) for form in self.aggregates)
 
     def results(self, states: Sequence[Any]) -> tuple[pa.Array, ...]:
@@ -127,13 +126,11 @@ class BlockOutcome:
             self.add_rows({tables.WINDOW_OUTPUTS: self.frame.outputs.panes(panes)})
 
     def add_late(self, block: RecordBlock, misses: Misses) -> None:
-        """Add records that missed windows. Their fate is late if they entered no window."""
         if len(misses.rows):
             self.add_rows({tables.LATE_RECORDS: self.frame.outputs.late(block, misses)})
             self.add_fate(LATE, block.record_hash[misses.rows[misses.missed_all]])
 
     def add_unassigned(self, block: RecordBlock, rows: Int64s) -> None:
-        """Add records in a gap between windows, with their fate."""
         if len(rows):
             self.add_rows({tables.UNASSIGNED_RECORDS: self.frame.outputs.unassigned(block, rows)})
             self.add_fate(UNASSIGNED, block.record_hash[rows])

@@ -41,7 +41,6 @@ class CallContext:
 
     @property
     def state(self) -> StateView:
-        """The declared state of the key."""
         return self.keyed_state.view(self.key)
 
     def output(self, tag: str, value: Value) -> None:
@@ -84,8 +83,7 @@ def shown_context(ctx: Any, missing: Missing) -> Any:  # noqa: ANN401 - one of t
 def emitted(results: Iterable[Any] | None) -> Iterator[Any]:
     """Yield copies of the values that a user's function returned. What the function changes later is not in them.
 
-    Raises:
-        SpecError: the function returned one value in place of a list of values, or None.
+    Raises SpecError: the function returned one value in place of a list of values, or None.
     """
     if not isinstance(results, Iterable) or isinstance(results, str | bytes | Mapping):
         raise SpecError(

@@ -28,7 +28,10 @@ class Operator(Protocol):
         """Process one record and return its fate, which depends on the current watermark."""
 
     def advance_watermark(self, watermark_ms: int, position: Position = START) -> None:
-        """Advance event time to `watermark_ms`. The record at `position` caused it."""
+        """Advance event time to `watermark_ms`. The record at `position` caused it.
+
+        Raises InvariantBroken: the watermark is less than the current one, and the profile does not allow that.
+        """
 
     def advance_processing_time(
         self, processing_time_ms: int, position: Position = START, *, inclusive: bool = True
@@ -54,7 +57,10 @@ class Operator(Protocol):
         """Return all state as plain rows, in a fixed order. The operator is not changed."""
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Load the state of a snapshot. Allowed only in a fresh operator."""
+        """Load the state of a snapshot. Allowed only in a fresh operator.
+
+        Raises CheckpointError: the snapshot has another version or other key groups, or a row is damaged.
+        """
 
 
 @runtime_checkable

@@ -69,8 +69,7 @@ class Snapshot:
     def check_version(self) -> None:
         """Check that this program can read the snapshot.
 
-        Raises:
-            CheckpointError: the snapshot has another state version.
+        Raises CheckpointError: the snapshot has another state version.
         """
         if self.version != STATE_VERSION:
             raise CheckpointError(

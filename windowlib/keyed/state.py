@@ -107,7 +107,6 @@ class ListState(_Handle):
         self._cells.setdefault(self._address, []).append(plain_copy(element))
 
     def set(self, elements: Iterable[Any]) -> None:
-        """Replace all elements."""
         elements = plain_copy(list(elements))
         if elements:
             self._cells[self._address] = elements
@@ -129,11 +128,7 @@ class MapState(_Handle):
         return value
 
     def put(self, name: Hashable, value: Value) -> None:
-        """Set the value under `name`.
-
-        Raises:
-            SpecError: the name or the value is not plain data, or the name is NaN.
-        """
+        """Set the value under `name`. Raises SpecError: the name or the value is not plain data, or the name is NaN."""
         if type(name) not in _SIMPLE_NAMES:
             check_plain(name)
             if has_nan(name):
@@ -145,7 +140,6 @@ class MapState(_Handle):
         self._keyed.take_back((self._address, name))
 
     def remove(self, name: Hashable) -> None:
-        """Remove `name`, if it is set."""
         cell = self._cells.get(self._address)
         if cell is not None:
             cell.pop(name, None)
@@ -177,17 +171,14 @@ class StateView:
     def value(self, name: str) -> ValueState:
         """Return the value declared as `name`.
 
-        Raises:
-            SpecError: the function does not declare it, or declares another kind. `list` and `map` raise it, too.
+        Raises SpecError: the function does not declare it, or declares another kind. `list` and `map` raise it, too.
         """
         return ValueState(self._keyed, self._address(name, "value"))
 
     def list(self, name: str) -> ListState:
-        """Return the list declared as `name`."""
         return ListState(self._keyed, self._address(name, "list"))
 
     def map(self, name: str) -> MapState:
-        """Return the map declared as `name`."""
         return MapState(self._keyed, self._address(name, "map"))
 
     def _address(self, name: str, kind: Kind) -> _Address:
@@ -222,8 +213,7 @@ class KeyedState:
     def begin_call(self) -> None:
         """Begin another call of the function: values that the last call got share no list and no dict any more.
 
-        Raises:
-            SpecError: the last call put something into such a value that is not plain data.
+        Raises SpecError: the last call put something into such a value that is not plain data.
         """
         if self._lent:
             lent, self._lent = self._lent, {}
@@ -268,9 +258,8 @@ class KeyedState:
     def restore(self, rows: Iterable[UserStateRow]) -> None:
         """Add the state of one or more snapshots.
 
-        Raises:
-            CheckpointError: the function does not declare the state, or declares another kind; or a row has a wrong
-                key group, occurs twice, or has content of another kind.
+        Raises CheckpointError: the function does not declare the state, or declares another kind; or a row has a wrong
+        key group, occurs twice, or has content of another kind.
         """
         for row in rows:
             spec, named = self._specs.get(row.name), (row.key, row.namespace)

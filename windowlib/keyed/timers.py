@@ -242,8 +242,7 @@ class TimerQueue:
 def timer_instant(call: str, at_ms: int) -> int:
     """Return the instant of a timer that a user's function gave to `call`.
 
-    Raises:
-        SpecError: it is no whole number of 64 bits. A checkpoint would store another instant.
+    Raises SpecError: it is no whole number of 64 bits. A checkpoint would store another instant.
     """
     if (instant_ms := whole_number(at_ms)) is None:
         raise SpecError(f"{call}({at_ms!r:.100}): the instant of a timer is a whole number of epoch ms, of 64 bits")
@@ -278,8 +277,7 @@ class KeyGroupRange:
     def check_row(self, table: str, stored: int, group: int, *, row: RowName) -> None:
         """Check the key group that a row of a checkpoint stores. `group` is that of its key, `row` names the row.
 
-        Raises:
-            CheckpointError: the row has another group, or this operator does not own the group.
+        Raises CheckpointError: the row has another group, or this operator does not own the group.
         """
         if stored != group or group not in self:
             allowed = (
@@ -349,8 +347,7 @@ class TimerService:
     def restore(self, rows: Iterable[TimerRow]) -> None:
         """Add the timers of one or more snapshots. Skip timers that exist because of `share`.
 
-        Raises:
-            CheckpointError: a timer belongs to a key group that this service does not own.
+        Raises CheckpointError: a timer belongs to a key group that this service does not own.
         """
         for row in rows:
             named = (row.key, row.namespace)

@@ -1,7 +1,7 @@
 """Column types: conversion between Spark's spelling (`bigint`, `struct<a:int>`) and the JSON nodes of Delta schemas."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 from windowlib.errors import SpecError
@@ -15,6 +15,9 @@ FIELD_ID: Final = "delta.columnMapping.id"
 """The metadata of a field with its id, if files have it under this id and not under its name.
 
 That is so in Delta's mapping mode `id` and in Iceberg. In mode `name` the ids are left out."""
+
+NODE_PARTS: Final = frozenset({"elementType", "keyType", "valueType"})
+"""The names of the types inside the type of an array or a map."""
 
 _TO_JSON = {"bigint": "long", "int": "integer", "smallint": "short", "tinyint": "byte"}
 _TO_SPARK = {name: spark for spark, name in _TO_JSON.items()}
@@ -86,10 +89,26 @@ def without_metadata(node: Node) -> Node:
     return _with_parts(node, without_metadata)
 
 
+def identified_fields(fields: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Yield the name and the type of fields, at any depth, and their `id` if files know them by another text."""
+    for field in fields:
+        metadata = field.get("metadata") or {}
+        own = str(metadata.get(FIELD_ID, metadata.get(PHYSICAL_NAME, field["name"])))
+        entry = {"name": field["name"], "type": _identified(field["type"])}
+        yield entry if own == field["name"] else {**entry, "id": own}
+
+
+def _identified(node: Node) -> Node:
+    if isinstance(node, str):
+        return node
+    if node["type"] == "struct":
+        return {"type": "struct", "fields": [*identified_fields(node["fields"])]}
+    return _with_parts(node, _identified)
+
+
 def _with_parts(node: Mapping[str, Any], change: Callable[[Node], Node]) -> Node:
     """Return the type of an array or a map with other types of its parts."""
-    parts = ("elementType", "keyType", "valueType")
-    return {**node, **{part: change(node[part]) for part in parts if part in node}}
+    return {**node, **{part: change(node[part]) for part in NODE_PARTS & node.keys()}}
 
 
 def struct_type(fields: Mapping[str, Node]) -> Node:

@@ -23,8 +23,7 @@ class RowBuilder:
     def __init__(self, table: Table, given: Iterable[str]) -> None:
         """Resolve positions; `given` names the columns in the order in which the caller has their values.
 
-        Raises:
-            InvariantBroken: `given` lacks a column of the table, or has a column that the table does not have.
+        Raises InvariantBroken: `given` lacks a column of the table, or has a column that the table does not have.
         """
         self.name = table.name
         self._given = tuple(given)
@@ -39,8 +38,7 @@ class RowBuilder:
     def row(self, values: tuple[Any, ...]) -> Row:
         """Return a row of the table; `values` are in the order of the names that the caller declared.
 
-        Raises:
-            InvariantBroken: there are more or fewer values than columns.
+        Raises InvariantBroken: there are more or fewer values than columns.
         """
         if len(values) != len(self._given):
             raise InvariantBroken(
@@ -53,8 +51,7 @@ class RowBuilder:
 def in_columns(values: object, names: Sequence[str], *, where: str) -> Sequence[Any]:
     """Return one value per column: of a mapping by name, of a tuple by place, of any other value the value itself.
 
-    Raises:
-        SpecError: a mapping has other names, a tuple another length, or there are several columns for a value.
+    Raises SpecError: a mapping has other names, a tuple another length, or there are several columns for a value.
     """
     match values:
         case tuple() if len(values) == len(names):

@@ -36,8 +36,7 @@ _NAMELESS: Final = "Use another name for it, such as None"
 def plain_copy(value: Any) -> Any:  # noqa: ANN401 - any plain value
     """Return `from_json(to_json(value))`, faster: a value that shares no list and no dict with another.
 
-    Raises:
-        SpecError: a part of the value is not plain data.
+    Raises SpecError: a part of the value is not plain data.
     """
     kind = type(value)
     if kind in ATOMS:

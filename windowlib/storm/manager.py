@@ -172,11 +172,6 @@ class WindowManager:
         self._find_waiting()
 
     def fire(self, context: Context, handler: "_Handler") -> bool:
-        """Scan for the window that `context` describes, and report it to the listener unless it is empty.
-
-        Returns:
-            Whether the window held a tuple.
-        """
         policies = self._policies
         policies.eviction.set_context(self.state, context)
         window = self._scan(handler, is_full=True)
@@ -195,7 +190,6 @@ class WindowManager:
         return bool(window)
 
     def admit(self, count: int, until_ms: int) -> None:
-        """Move tuples that are not admitted to the end of the admitted ones: the first `count` up to `until_ms`."""
         front, rest = self.queue[: self.state.admitted], []
         for event in self.queue[self.state.admitted :]:
             if count and event.at_ms <= until_ms:

@@ -56,9 +56,8 @@ def manager_row(key: Hashable, manager: WindowManager, *, key_group: int) -> Win
 def restore_manager(manager: WindowManager, row: WindowStateRow) -> None:
     """Restore the state that `manager_row` stored, into a fresh manager.
 
-    Raises:
-        CheckpointError: the state of the policies or a mark is wrong, a tuple has no time, or the tallies are those of
-            other tuples.
+    Raises CheckpointError: the state of the policies or a mark is wrong, a tuple has no time, or the tallies are those
+    of other tuples.
     """
     state = row.trigger_state
     wrong = _problem(state, len(row.contents))

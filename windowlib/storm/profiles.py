@@ -60,11 +60,7 @@ PROFILES: Final = {profile.name: profile for profile in (STRICT, STORM)}
 
 
 def storm_profile(name: str) -> StormProfile:
-    """Return the profile called `name`.
-
-    Raises:
-        SpecError: there is no profile of this name.
-    """
+    """Return the profile called `name`. Raises SpecError: there is no profile of this name."""
     try:
         return PROFILES[name]
     except KeyError:

@@ -149,8 +149,7 @@ class StormSpec:
     def check_terminates(self) -> None:
         """Check that the spec does not fire through gaps of any size (S6). Pipelines call this.
 
-        Raises:
-            SpecError: a count length with a time slide, in the profile storm.
+        Raises SpecError: a count length with a time slide, in the profile storm.
         """
         if isinstance(self.length, CountLength) and isinstance(self.slide, TimeLength) and not self.profile.jumps_gaps:
             raise SpecError(
@@ -160,7 +159,6 @@ class StormSpec:
             )
 
     def effective_function(self) -> WindowFunction:
-        """Return `function`, with a tuple of aggregates as `Aggregates`."""
         return Aggregates(self.function) if isinstance(self.function, tuple) else self.function
 
     def policies(self) -> Policies:

@@ -92,8 +92,7 @@ class StormOperator(TimedOperator):
     def process(self, record: Record) -> Fate:
         """Process one record under the watermark before it, and return its fate.
 
-        Raises:
-            SpecError: the windows are on event time, and the record has no timestamp.
+        Raises SpecError: the windows are on event time, and the record has no timestamp.
         """
         at_ms = record.timestamp_ms
         if not self._windows.is_event_time:
@@ -122,11 +121,6 @@ class StormOperator(TimedOperator):
         return ASSIGNED
 
     def advance_watermark(self, watermark_ms: int, position: Position = START) -> None:
-        """Advance event time to `watermark_ms`, caused by the record at `position`, and fire the windows that are due.
-
-        Raises:
-            InvariantBroken: `watermark_ms` is less than the current watermark.
-        """
         check_watermark(self._timers.watermark_ms, watermark_ms, position)
         for _, timer in self._timers.advance_watermark(watermark_ms):
             windowed = self._keys[timer.key]
@@ -138,7 +132,6 @@ class StormOperator(TimedOperator):
     def advance_processing_time(
         self, processing_time_ms: int, position: Position = START, *, inclusive: bool = True
     ) -> None:
-        """Advance the clock to `processing_time_ms` and fire its ticks; without `inclusive`, not those at that time."""
         for at_ms, timer in self._timers.advance_processing_time(processing_time_ms, inclusive=inclusive):
             windowed = self._keys[timer.key]
             windowed.tick_ms = None
@@ -179,11 +172,6 @@ class StormOperator(TimedOperator):
         )
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Set the state from a snapshot. The operator must be fresh.
-
-        Raises:
-            CheckpointError: the snapshot has another version or other key groups, or a row is damaged.
-        """
         snapshot.check_version()
         self._timers.watermark_ms = snapshot.watermark_ms
         self._timers.processing_time_ms = snapshot.processing_time_ms

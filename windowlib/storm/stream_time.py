@@ -101,8 +101,7 @@ class StreamTime:
     def restore(self, rows: Iterable[SourceRow]) -> None:
         """Set the state from a snapshot. The driver must be fresh.
 
-        Raises:
-            CheckpointError: the row `*` or a stream's greatest time is missing.
+        Raises CheckpointError: the row `*` or a stream's greatest time is missing.
         """
         rows = list(rows)
         by_source = {row.source: row for row in rows}

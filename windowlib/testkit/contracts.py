@@ -227,9 +227,7 @@ def check_trigger(
     Besides the laws of `check_operator`: the trigger keeps memory in `ctx.state` only, and no name of the operator's
     there (see WatchedTrigger); `waits_for_end`,
     `fires_after_end` and `may_leave_records` hold; no timer of a deleted window is left once both clocks passed it.
-
-    Raises:
-        InvariantBroken: a law does not hold; the message names the law.
+    Raises InvariantBroken: a law does not hold; the message names the law.
     """
     for assigner, profile in itertools.product(_ASSIGNERS, profiles):
         if trigger.can_merge or not assigner.is_merging:
@@ -243,9 +241,7 @@ def check_assigner(assigner: Assigner, values: Sequence[Value] = (1, 1, 2, 5, 3)
 
     Besides the laws of `check_operator`: windows do not depend on the key, the windows of one record are distinct and
     not empty (`start_ms < end_ms`), and a merging assigner returns one window.
-
-    Raises:
-        InvariantBroken: a law does not hold; the message names the law.
+    Raises InvariantBroken: a law does not hold; the message names the law.
     """
     steps = typical_steps(values)
     for trigger in (default_trigger(assigner), CountReached(2), Purging(CountReached(2))):
@@ -268,9 +264,7 @@ def check_evictor(evictor: Evictor, values: Sequence[Value] = (1, 1, 2, 5, 3)) -
     """Check an evictor on all kinds of windows, with a trigger that fires early.
 
     Besides the laws of `check_operator`: the evictor has no memory and returns some of the given records, in order.
-
-    Raises:
-        InvariantBroken: a law does not hold; the message names the law.
+    Raises InvariantBroken: a law does not hold; the message names the law.
     """
     for assigner in _ASSIGNERS:
         spec = _spec(assigner, STRICT, trigger=CountReached(2), evictor=WatchedEvictor(evictor))
@@ -280,8 +274,7 @@ def check_evictor(evictor: Evictor, values: Sequence[Value] = (1, 1, 2, 5, 3)) -
 def check_function(function: WindowFunction, values: Sequence[Value] = (1, 1, 2, 5, 3)) -> None:
     """Check the laws of `check_operator` for a window function on all kinds of windows that it supports.
 
-    Raises:
-        InvariantBroken: a law does not hold; the message names the law.
+    Raises InvariantBroken: a law does not hold; the message names the law.
     """
     then = process_function(function)
     merges = not (isinstance(function, Whole) and not can_merge(function.aggregate)) and not (

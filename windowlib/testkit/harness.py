@@ -104,7 +104,6 @@ class Harness:
         return [output for output in self.outputs if isinstance(output, Pane) and output.kind == "result"]
 
     def values(self) -> list[Any]:
-        """Return the values of the panes so far."""
         return [pane.values for pane in self.panes()]
 
     def late(self) -> list[Late]:
@@ -116,14 +115,12 @@ class Harness:
         return [output.record for output in self.outputs if isinstance(output, Unassigned)]
 
     def side_outputs(self, tag: str) -> list[Any]:
-        """Return the values of a side output so far."""
         return [output.value for output in self.outputs if isinstance(output, SideOutput) and output.tag == tag]
 
     def check_resumable(self) -> None:
         """Check that the steps give the same result with a snapshot and restore after any one of them.
 
-        Raises:
-            InvariantBroken: a cut changes the outputs or the last state, or a trigger's state is not JSON.
+        Raises InvariantBroken: a cut changes the outputs or the last state, or a trigger's state is not JSON.
         """
         check_resumable(self._spec, self._steps, expected=(self.outputs, self._operator.snapshot()))
 
@@ -131,8 +128,7 @@ class Harness:
 def check_resumable(spec: OperatorSpec, steps: Sequence[Step], *, expected: tuple[list[Output], Snapshot]) -> None:
     """Check that the steps give `expected`, their outputs and last state without a cut, with a cut at any place.
 
-    Raises:
-        InvariantBroken: a cut changes the outputs or the last state.
+    Raises InvariantBroken: a cut changes the outputs or the last state.
     """
     leader = started(spec, steps)  # plays the steps before each cut once
     before: list[Output] = []
@@ -189,7 +185,6 @@ def started(spec: OperatorSpec, steps: Sequence[Step], groups: KeyGroupRange | N
 
 
 def _begin(operator: Operator, steps: Sequence[Step]) -> None:
-    """Call `begin` with the clock at the first record, if the steps have a record."""
     clock_ms = 0
     for step in steps:
         match step:

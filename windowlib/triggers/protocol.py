@@ -143,8 +143,7 @@ class Trigger:
     def on_merge(self, window: Window, merged: Sequence[TriggerContext], ctx: TriggerContext) -> None:  # noqa: ARG002
         """Called when the windows of `merged` became `window`. Move their state into `ctx` and register its timers.
 
-        Raises:
-            SpecError: the trigger does not support merging.
+        Raises SpecError: the trigger does not support merging.
         """
         raise SpecError(f"{type(self).__name__} does not support merging windows")
 

@@ -98,7 +98,6 @@ class AssignerSource:
 
     @property
     def state(self) -> SourceState:
-        """The state that a checkpoint stores."""
         return self._source.state
 
     @state.setter
@@ -111,15 +110,12 @@ class AssignerSource:
         return timestamp_ms, self._source.on_record(timestamp_ms, value)
 
     def advance_clock(self, clock_ms: int) -> list[tuple[int, WatermarkEvent]]:
-        """Advance the clock to `clock_ms`. Return the events of each tick up to it, with the tick's instant."""
         return self._source.advance_clock(clock_ms)
 
     def on_upstream(self, watermark_ms: int) -> list[WatermarkEvent]:
-        """Process a watermark from upstream. All but MAX_TIME_MS are ignored."""
         return self._source.on_upstream(watermark_ms)
 
     def finish(self) -> list[WatermarkEvent]:
-        """Return the events that are pending at the end of the input."""
         return self._source.finish()
 
 
@@ -144,8 +140,7 @@ class UpstreamSource:
     def on_row(self, row: Mapping[str, Any]) -> list[WatermarkEvent]:
         """Process a marker, or a record after its fate is decided. A watermark that does not rise is ignored.
 
-        Raises:
-            SpecError: the column is not an integer.
+        Raises SpecError: the column is not an integer.
         """
         watermark_ms = row.get(self._column)
         if watermark_ms is None:
@@ -367,8 +362,7 @@ def source_context(
 ) -> SourceContext:
     """Return the context that Flink 1.x passes to a source with this time characteristic.
 
-    Raises:
-        SpecError: there is no such characteristic, or an interval or time-out is not positive.
+    Raises SpecError: there is no such characteristic, or an interval or time-out is not positive.
     """
     match time:
         case "event":

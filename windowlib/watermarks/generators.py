@@ -183,8 +183,7 @@ class WatermarkSource:
     def advance_clock(self, clock_ms: int) -> list[tuple[int, WatermarkEvent]]:
         """Advance the clock to `clock_ms`. Return the events of each tick up to it, with the tick's instant.
 
-        Raises:
-            InvariantBroken: the clock goes back.
+        Raises InvariantBroken: the clock goes back.
         """
         state, events = self.state, list[tuple[int, WatermarkEvent]]()
         if clock_ms < state.clock_ms:

@@ -307,7 +307,6 @@ class SourcesDriver:
         heapify(self._waiting)
 
     def _restored(self, row: SourceRow) -> Channel:
-        """Restore a source. Return its channel in the valve."""
         source, details = self._add(source_of_row(row.source)), row.details
         source.generator = GeneratorState(row.max_event_time_ms)
         source.watermark_ms = or_lowest(row.watermark_ms)
@@ -322,11 +321,7 @@ class SourcesDriver:
 
 
 def take_combined(by_name: dict[str, SourceRow]) -> SourceRow:
-    """Remove the combined row from a snapshot and return it.
-
-    Raises:
-        CheckpointError: there is no combined row.
-    """
+    """Remove the combined row from a snapshot and return it. Raises CheckpointError: there is no combined row."""
     if ALL_SOURCES not in by_name:
         names = ", ".join(map(repr, by_name)) or "none"
         raise CheckpointError(

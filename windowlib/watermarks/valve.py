@@ -163,11 +163,7 @@ class CombinedWatermark:
         self.state = CombinedState({name: Channel() for name in names})
 
     def add(self, name: str) -> None:
-        """Add a source, active and at the lowest watermark.
-
-        Raises:
-            SpecError: there is a source of this name.
-        """
+        """Add a source, active and at the lowest watermark. Raises SpecError: there is a source of this name."""
         if name in self.state.sources:
             raise SpecError(f"source {name!r} exists already; give each source its own name")
         self.state.sources[name] = Channel()
@@ -184,7 +180,6 @@ class CombinedWatermark:
         source.watermark_ms = max(source.watermark_ms, watermark_ms)
 
     def set_idle(self, name: str, *, is_idle: bool = True) -> None:
-        """Make a source idle or active."""
         self.state.sources[name].is_idle = is_idle
 
     def update(self) -> list[WatermarkEvent]:

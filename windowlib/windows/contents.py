@@ -35,7 +35,6 @@ class WindowScope:
 
     @property
     def processing_time_ms(self) -> int:
-        """The current processing time."""
         return self._open.processing_time_ms
 
     @property
@@ -131,7 +130,6 @@ class AggregatedContents:
             contents[i] = add_all(contents[i], column, positions)
 
     def result(self, contents: list[Any]) -> Value:
-        """Return the results of the aggregates."""
         return tuple(map(call, self._results, contents))
 
     def merge(self, target: list[Any], sources: Sequence[list[Any]], *, in_log_order: bool) -> list[Any]:  # noqa: ARG002

@@ -49,9 +49,7 @@ def reach_of(operator: OperatorSpec) -> Reach:
 
     A window is deleted when the watermark reaches its end plus `Profile.deleted_after_end_ms` plus the allowed
     lateness, and the last window of a record ends at most one size after it. On processing time there is no lateness.
-
-    Raises:
-        SpecError: nothing bounds it. The message is the reason, without a subject.
+    Raises SpecError: nothing bounds it. The message is the reason, without a subject.
     """
     if not isinstance(operator, WindowSpec):
         raise SpecError("only tumbling windows, sliding windows and sessions say how long a record matters")

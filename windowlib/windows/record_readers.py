@@ -121,11 +121,7 @@ class WatermarkOfFunction:
     function: Callable[..., object]
 
     def __call__(self, *arguments: object) -> int | None:
-        """Return the function's watermark in ms, or None.
-
-        Raises:
-            SpecError: the function returned something else.
-        """
+        """Return the function's watermark in ms, or None. Raises SpecError: the function returned something else."""
         result = self.function(*arguments)
         watermark_ms = None if result is None else whole_number(result)
         if result is not None and watermark_ms is None:
@@ -223,11 +219,9 @@ class EvictorOnColumns(Evictor):
     missing: Missing = ()
 
     def keep_before(self, records: Sequence[Stored], window: Window, ctx: EvictorContext) -> Sequence[Stored]:
-        """Show the records' columns."""
         return self._kept(self.inner.keep_before, records, (window, shown_context(ctx, self.missing)))
 
     def keep_after(self, records: Sequence[Stored], window: Window, ctx: EvictorContext) -> Sequence[Stored]:
-        """Show the records' columns."""
         return self._kept(self.inner.keep_after, records, (window, shown_context(ctx, self.missing)))
 
     def _kept(self, keep: _Evict, records: Sequence[Stored], where: tuple[Window, EvictorContext]) -> Sequence[Stored]:

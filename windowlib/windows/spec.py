@@ -181,8 +181,7 @@ class WindowSpec:
     def check_terminates(self) -> None:
         """Check that the spec terminates when the watermark jumps to its maximum (F4). Pipelines call this.
 
-        Raises:
-            SpecError: a continuous event-time trigger on windows that event time does not end, in the flink profile.
+        Raises SpecError: a continuous event-time trigger on windows that event time does not end, in the flink profile.
         """
         trigger = self.trigger
         while isinstance(trigger, (Purging, ProcessingTimeout)):
@@ -281,8 +280,7 @@ def count_windows(
 ) -> WindowSpec:
     """Return the spec of windows of `size` records, one every `slide` records; by default they do not overlap.
 
-    Raises:
-        SpecError: the size or slide is not positive.
+    Raises SpecError: the size or slide is not positive.
     """
     if slide is None:
         return WindowSpec(assigner=Global(), function=function, trigger=Purging(CountReached(size)), profile=profile)

@@ -86,14 +86,12 @@ class WindowOperator(TimedOperator):
         return store(self._runtime, self._contents, self.windowing.allowed_lateness_ms)
 
     def _opening(self) -> Opening | MergingOpening:
-        """Return how records open windows."""
         if not self._assigner.is_merging:
             return Opening(self._store)
         merging = LoneJudgingOpening if self._profile.judges_record_alone else MergingOpening
         return merging(self.windowing, self._contents, store=self._store, firing=self._firing)
 
     def begin(self, first_arrival_ms: int) -> None:
-        """Choose the stagger from the log's first arrival. Otherwise the operator's first record determines it."""
         if self._lacks_stagger:
             self._choose_stagger(first_arrival_ms)
 
@@ -131,8 +129,7 @@ class WindowOperator(TimedOperator):
     def advance_watermark(self, watermark_ms: int, position: Position = START) -> None:
         """Advance the watermark because of the record at `position`, and handle all due event timers.
 
-        Raises:
-            InvariantBroken: the new watermark is lower, and the profile does not allow that.
+        Raises InvariantBroken: the new watermark is lower, and the profile does not allow that.
         """
         timers = self._timers
         if watermark_ms < timers.watermark_ms and self._profile.refuses_regression:
@@ -143,7 +140,6 @@ class WindowOperator(TimedOperator):
         self._handle_due(watermark_ms, position)
 
     def _handle_due(self, watermark_ms: int, position: Position) -> None:
-        """Advance the watermark, and handle all event timers that are due then."""
         moment = Moment(MIN_TIME_MS, position)
         for at_ms, timer in self._timers.advance_watermark(watermark_ms):
             if at_ms != moment.at_ms:
@@ -201,7 +197,6 @@ class WindowOperator(TimedOperator):
         return self._firing.tallies.take()
 
     def snapshot(self) -> Snapshot:
-        """Return all state as plain rows in a fixed order. The operator's own state does not change."""
         return Snapshot(
             watermark_ms=self._timers.watermark_ms,
             processing_time_ms=self._timers.processing_time_ms,
@@ -216,9 +211,7 @@ class WindowOperator(TimedOperator):
 
         `after_failure` has an effect in the flink profile only: after a failure, Flink loses its watermark (F2) and
         its stagger.
-
-        Raises:
-            CheckpointError: the snapshot has another version or other key groups, or a row is damaged.
+        Raises CheckpointError: the snapshot has another version or other key groups, or a row is damaged.
         """
         snapshot.check_version()
         self._timers.processing_time_ms = snapshot.processing_time_ms

@@ -119,12 +119,10 @@ class UsersAirflow:
             raise
 
     async def run(self, dag_id: str, run_id: str) -> Mapping[str, Any]:
-        """Return a DAG run as Airflow describes it."""
         dag_run: Mapping[str, Any] = await self._ask("GET", f"/dags/{_part(dag_id)}/dagRuns/{_part(run_id)}")
         return dag_run
 
     async def tasks(self, dag_id: str, run_id: str) -> Mapping[str, str | None]:
-        """Return the states of the tasks of a DAG run: task id -> state."""
         answer = await self._ask("GET", f"/dags/{_part(dag_id)}/dagRuns/{_part(run_id)}/taskInstances")
         return {task["task_id"]: task["state"] for task in answer["task_instances"]}
 

@@ -81,11 +81,7 @@ class Progress:
 
 
 async def progress_of(airflow: UsersAirflow, view: LedgerView, *, dag_id: str, run_id: str) -> Progress:
-    """Return how far a decision is.
-
-    Raises:
-        Refused: Airflow does not show the DAG run to the user, or there is none.
-    """
+    """Return how far a decision is. Raises Refused: Airflow does not show the DAG run to the user, or there is none."""
     run = await airflow.run(dag_id, run_id)
     states = await airflow.tasks(dag_id, run_id)
     refused, steps = "", []

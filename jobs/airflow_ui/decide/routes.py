@@ -216,8 +216,7 @@ def entered(form: FormData) -> dict[str, str]:
 def decision_of_form(form: FormData) -> Decision:
     """Return the decision that a form makes.
 
-    Raises:
-        RequestError: the form is not one of ours, or what was entered is not a decision.
+    Raises RequestError: the form is not one of ours, or what was entered is not a decision.
     """
     unknown = [
         name

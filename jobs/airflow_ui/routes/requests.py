@@ -57,8 +57,7 @@ def one_request(
 def find_request(context: PipelineContext, request_id: str) -> AskedRequest:
     """Return the request with this id, or the only one whose id begins so.
 
-    Raises:
-        HTTPException: 404, there is no such request, or there are several.
+    Raises HTTPException: 404, there is no such request, or there are several.
     """
     known = context.view.requests.get(request_id)
     if known is not None:

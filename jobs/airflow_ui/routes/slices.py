@@ -137,7 +137,6 @@ def _files_read(context: PipelineContext, slice_: Slice, shown: StagedRun | None
 
 
 def _from_rows(stored: StoredRuns, made: SlicePage) -> StoredParts:
-    """Return what the page shows of the stored rows."""
     if made.run is None:
         return StoredParts()
     kept_examples = find_examples(stored, made.run, [line.check for line in made.failures])

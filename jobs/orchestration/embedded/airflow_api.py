@@ -78,11 +78,7 @@ class AirflowApi:
     _client: "httpx.Client" = field(init=False, repr=False)
 
     def __enter__(self) -> Self:
-        """Log in.
-
-        Raises:
-            AirflowRefused: no Airflow answers at the URL, or it does not have the account.
-        """
+        """Log in. Raises AirflowRefused: no Airflow answers at the URL, or it does not have the account."""
         import httpx  # takes 0.2 s, and most decisions on the command line ask no Airflow
 
         # On the loopback interface, proxies and .netrc files of the machine are ignored.
@@ -161,8 +157,7 @@ class AirflowApi:
     def submit(self, path: str, fields: Mapping[str, Any]) -> str:
         """Send a form to one of Hindcast's pages, as a browser does, and return the path of the page that follows.
 
-        Raises:
-            AirflowRefused: the page refuses what was entered. The message has its text.
+        Raises AirflowRefused: the page refuses what was entered. The message has its text.
         """
         answer = self._send("POST", path, data=dict(fields), headers={"Accept": "text/html"})
         if not answer.has_redirect_location:

@@ -138,8 +138,7 @@ def write_private(path: Path, text: str) -> None:
 def preferred_port() -> int:
     """Return the port that the web page gets if it is free: HINDCAST_PORT, by default 8080.
 
-    Raises:
-        RequestError: the variable is not the number of a port.
+    Raises RequestError: the variable is not the number of a port.
     """
     text = os.environ.get("HINDCAST_PORT") or str(PREFERRED_PORT)
     if not re.fullmatch(r"[1-9][0-9]{0,4}", text) or int(text) > MAX_PORT:
@@ -150,8 +149,7 @@ def preferred_port() -> int:
 def free_ports() -> Ports:
     """Return three ports that are free now, that of the web page as `preferred_port` tells.
 
-    Raises:
-        RequestError: as for `preferred_port`.
+    Raises RequestError: as for `preferred_port`.
     """
     with ExitStack() as held:
         ports = [held.enter_context(_bound(wanted)).getsockname()[1] for wanted in (preferred_port(), 0, 0)]

@@ -108,8 +108,7 @@ def running(home: Home, tell: Tell) -> Iterator[Login]:
 def stop(home: Home) -> bool:
     """Stop the Airflow that `start` started, wait until it ended, and return whether it was running.
 
-    Raises:
-        AirflowFailed: the supervisor did not end in time. The message names its log.
+    Raises AirflowFailed: the supervisor did not end in time. The message names its log.
     """
     service = find(home)
     if service is None:

@@ -42,8 +42,7 @@ def all_homes() -> tuple[Home, ...]:
 def refuse_second(home: Home | None = None) -> None:
     """Refuse to start an Airflow, this one or a new one, while another one of this clone runs.
 
-    Raises:
-        RequestError: another one runs. The message has its address and its lake.
+    Raises RequestError: another one runs. The message has its address and its lake.
     """
     others = (airflow_service.find(other) for other in all_homes() if home is None or other.root != home.root)
     running = next((other for other in others if other is not None and other.supervisor.is_alive()), None)

@@ -67,7 +67,6 @@ class Cluster:
         return Path(tempfile.gettempdir()) / f"hindcast-{_short_hash(self.root)}"
 
     def url(self) -> str:
-        """Return the SQLAlchemy URL, with the password."""
         password = self.password_file.read_text(encoding="utf-8").strip()
         return f"postgresql+psycopg2://{_USER}:{quote(password)}@/postgres?host={quote(str(self.socket_directory))}"
 
@@ -83,9 +82,7 @@ def start(cluster: Cluster) -> subprocess.Popen[bytes]:
     """Start the server, and return its process when it answers. The first start makes the data directory.
 
     The server stops (fast shutdown) when the calling thread ends, so call this from the main thread.
-
-    Raises:
-        DatabaseFailed: the data directory could not be made, or the server ended or did not answer in time.
+    Raises DatabaseFailed: the data directory could not be made, or the server ended or did not answer in time.
     """
     cluster.log.parent.mkdir(parents=True, exist_ok=True)
     owner = server_user.owner_of(cluster.root, among=cluster.root.parent)

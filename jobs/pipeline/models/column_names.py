@@ -31,9 +31,7 @@ def check_key_columns(columns: tuple[str, ...]) -> tuple[str, ...]:
     """Return the key columns if no name occurs twice or collides with a column of our tables.
 
     Spark ignores the case of column names, and so does this check.
-
-    Raises:
-        ValueError: the message has the column and what to do.
+    Raises ValueError: the message has the column and what to do.
     """
     seen: dict[str, str] = {}
     for column in columns:
@@ -53,9 +51,7 @@ def check_output_names(named: Mapping[str, _Value], what: str) -> Mapping[str, _
     """Return the outputs if every name is a valid identifier that differs from the others and from our columns.
 
     `what` is the kind of output for the message, such as "aggregate". Case is ignored.
-
-    Raises:
-        ValueError: a name is not allowed, or `named` is empty; the message has the name and what to do.
+    Raises ValueError: a name is not allowed, or `named` is empty; the message has the name and what to do.
     """
     if not named:
         raise ValueError(f"needs at least one {what}")
@@ -65,8 +61,7 @@ def check_output_names(named: Mapping[str, _Value], what: str) -> Mapping[str, _
 def check_derived_names(named: Mapping[str, _Value]) -> Mapping[str, _Value]:
     """Return the derived columns if every name is a valid identifier that differs from the others in more than case.
 
-    Raises:
-        ValueError: a name is not allowed, or there is none; the message has the name and what to do.
+    Raises ValueError: a name is not allowed, or there is none; the message has the name and what to do.
     """
     if not named:
         raise ValueError("needs at least one column, such as {user_id: payload.user.id}")
@@ -89,8 +84,7 @@ def _check_names(named: Mapping[str, _Value], what: str, *, is_stored: bool) -> 
 def check_apart(key_columns: tuple[str, ...], named: Iterable[str], what: str) -> None:
     """Refuse an output that has the name of a key column.
 
-    Raises:
-        ValueError: the message has the output and what to do.
+    Raises ValueError: the message has the output and what to do.
     """
     keys = {column.lower() for column in key_columns}
     for name in named:

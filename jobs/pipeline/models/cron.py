@@ -42,8 +42,7 @@ _PART: Final = re.compile(r"(?:\*|([0-9]{1,2}|[a-z]{3})(?:-([0-9]{1,2}|[a-z]{3})
 def check_cron(expression: str) -> str:
     """Return the expression if it has five fields of numbers, names, ranges, lists and steps, and runs on some day.
 
-    Raises:
-        ValueError: the message has the field, what was found and what is allowed.
+    Raises ValueError: the message has the field, what was found and what is allowed.
     """
     if len(expression) > MAX_LENGTH:
         raise ValueError(f"a schedule has at most {MAX_LENGTH} letters, found {len(expression):,}")

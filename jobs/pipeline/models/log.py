@@ -193,7 +193,6 @@ class SliceGrammar(GrammarModel):
 
     @property
     def zone(self) -> ZoneInfo:
-        """The time zone of daily slices."""
         return ZoneInfo(self.timezone)
 
 

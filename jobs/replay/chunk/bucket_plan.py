@@ -1,7 +1,6 @@
 """The plan of a chunk: the tables it writes, the engine it runs, and the buckets that its tasks work on."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,15 +9,14 @@ from jobs.engine.user_functions import Functions
 from jobs.engine.window_spec import engine, pipeline_functions
 from jobs.expressions.derived_columns import Derivation
 from jobs.lake.event_log import PinnedLog
-from jobs.pipeline.log_schema import derivation, input_columns
+from jobs.pipeline.log_schema import derivation
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.replay.chunk.record_columns import record_names, record_type
 from windowlib.columnar.plan import BucketPlan, CheckpointRules
 from windowlib.columnar.watermark_steps import SliceRange
-from windowlib.errors import SpecError
 from windowlib.kernels.coverage import why_not
 from windowlib.records import tables
-from windowlib.records.column_types import Node, spell_type, struct_fields
+from windowlib.records.column_types import Node, spell_type
 from windowlib.records.tables import Table
 
 if TYPE_CHECKING:
@@ -41,7 +39,6 @@ class ChunkTables:
     stored: tuple[Table, ...]
     record_names: Mapping[str, str]
     derivation: Derivation
-    were_dates: frozenset[str]
 
     def emitted(self) -> tuple[Table, ...]:
         """Return the tables of the tagged result. Late and unassigned rows are without their record: Spark joins it."""
@@ -64,9 +61,7 @@ def chunk_tables(pipeline: Pipeline, pinned: PinnedLog, *, stored_records: Itera
     """Return the tables that a pipeline writes when it reads a log.
 
     `stored_records` are the types of column `record` in the side tables that exist already.
-
-    Raises:
-        SpecError: parts of the pipeline contradict each other or the columns of the log.
+    Raises SpecError: parts of the pipeline contradict each other or the columns of the log.
     """
     in_log = {name: spell_type(node) for name, node in pinned.nodes.items()}
     derived = derivation(pipeline, in_log)
@@ -91,42 +86,14 @@ def chunk_tables(pipeline: Pipeline, pinned: PinnedLog, *, stored_records: Itera
         tables.watermarks(),
         tables.tallies(),
     )
-    inputs = {name: columns[name] for name in run.layout.read()}
     return ChunkTables(
         engine=run,
         functions=functions,
         keys=keys,
-        inputs=inputs,
+        inputs={name: columns[name] for name in run.layout.read()},
         stored=stored,
         record_names=names,
         derivation=derived,
-        were_dates=_were_dates(pipeline, in_log, pinned.widened, stored=kept, inputs=inputs),
-    )
-
-
-def _were_dates(
-    pipeline: Pipeline,
-    columns: Mapping[str, str],
-    widened: Mapping[str, str],
-    *,
-    stored: Iterable[Node],
-    inputs: Mapping[str, str],
-) -> frozenset[str]:
-    """Return the inputs with timestamps that were dates before columns of the log were widened, also derived ones.
-
-    The types of records in side tables show nested columns that were widened, too. `explain` does not read them.
-    """
-    fields = {name: spell_type(kind) for node in stored for name, kind in struct_fields(node).items()}
-    former = {name: kind for name, kind in {**widened, **fields}.items() if columns.get(name, kind) != kind}
-    if not any("date" in kind for kind in former.values()):
-        return frozenset()
-    before = dict(former)
-    with suppress(SpecError):  # an expression that does not fit the former types is newer than the records
-        before |= input_columns(pipeline, {**columns, **former})
-    return frozenset(
-        name
-        for name, kind in inputs.items()
-        if "timestamp_ntz" in kind and "date" in before.get(name, "") and before[name] != kind
     )
 
 
@@ -138,6 +105,7 @@ def plan_buckets(
     buckets: int,
     time: "ChunkTime",
     checkpoints: CheckpointRules | None = None,
+    were_dates: frozenset[str] = frozenset(),
 ) -> BucketPlan:
     """Return the plan that every task gets. The number of buckets changes the speed only."""
     run = written.engine
@@ -158,5 +126,5 @@ def plan_buckets(
         buckets=buckets,
         tasks=buckets,
         checkpoints=checkpoints or CheckpointRules(),
-        were_dates=written.were_dates,
+        were_dates=were_dates,
     )

@@ -15,8 +15,7 @@ from windowlib.records.tables import Table
 def identified(table: Table, content: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row of a table: its content by column name, and its id.
 
-    Raises:
-        KeyError: `content` lacks a column of the table's content.
+    Raises KeyError: `content` lacks a column of the table's content.
     """
     return {**content, tables.ROW_ID: content_id(table, content)}
 

@@ -18,9 +18,7 @@ def check_log_bytes(tasks: Tasks, log: PinnedLog, *, bytes_per_task: int = BYTES
     """Compare every file that is read with its checksum file, or with the digest that an earlier reading has stored.
 
     Returns slice -> the digests of its files that no checksum file covers, as `LogCoordinates.file_digests`.
-
-    Raises:
-        LogError: a file is not as it was written, or as an earlier reading has found it, or it cannot be read.
+    Raises LogError: a file is not as it was written, or as an earlier reading has found it, or it cannot be read.
     """
     log = log.whole
     files = log.covered_files()

@@ -27,5 +27,4 @@ class SliceRun:
         return not self.earlier
 
     def columns(self) -> dict[str, str]:
-        """Return the columns that identify the run of a row."""
         return {"slice_id": self.slice.slice_id, "attempt_id": self.attempt_id, "run_id": self.run_id}

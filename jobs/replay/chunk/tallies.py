@@ -28,11 +28,9 @@ class ChunkTallies:
         return self.sums.get((slice_no, equation, term), IdSum())
 
     def emitted(self, slice_no: int, table: str) -> IdSum:
-        """Return the ids of the rows that a slice has in a table."""
         return self.term(slice_no, ROWS, table)
 
     def state(self, slice_no: int, table: str) -> IdSum:
-        """Return the ids of the rows that the state after a slice has in a checkpoint table."""
         return self.term(slice_no, STATE if table in tables.INCREMENTAL_TABLES else ROWS, table)
 
     def counts(self, slice_no: int) -> Counts:
@@ -42,7 +40,6 @@ class ChunkTallies:
         return Counts(**fates, panes=self.emitted(slice_no, tables.WINDOW_OUTPUTS).count)
 
     def rows(self, slice_no: int) -> list[dict[str, object]]:
-        """Return the rows of table `tallies` for a slice."""
         return self._rows.get(slice_no, [])
 
     @cached_property
@@ -53,7 +50,6 @@ class ChunkTallies:
         return rows
 
     def digest(self, slice_no: int) -> str:
-        """Return the digest of the rows of table `tallies` for a slice."""
         return IdSum.of(int(str(row[tables.ROW_ID])) for row in self.rows(slice_no)).digest()
 
 

@@ -90,8 +90,7 @@ def time_before(
 ) -> list[SourceRow]:
     """Return the clock and watermarks that a checkpoint contains; without one, those of a warm-up, or an empty list.
 
-    Raises:
-        CheckpointError: a row is damaged or has wrong content, or the row for all sources together is missing.
+    Raises CheckpointError: a row is damaged or has wrong content, or the row for all sources together is missing.
     """
     if before is None:
         return [] if warm_up is None else [source_row(row) for row in warm_up.time]
@@ -299,6 +298,5 @@ class _Arrivals:
 
 
 def _rises(ascending: Int64s, before: int | None) -> Flags:
-    """Return where an ascending array exceeds the element before it; the first exceeds `before`, or is a rise."""
     first = np.array([before is None or ascending[0] > before] if len(ascending) else [], dtype=bool)
     return np.concatenate((first, np.diff(ascending) > 0))

@@ -46,9 +46,7 @@ def take_in(tasks: Tasks, chunk: ChunkLog, *, directory: str, records_per_block:
 
     The tasks are in a session of Spark if only Spark reads the log. They write sorted records into `directory`. A block
     has about `records_per_block`.
-
-    Raises:
-        LogError: a file cannot be read, or the order of the pipeline is not total.
+    Raises LogError: a file cannot be read, or the order of the pipeline is not total.
     """
     if chunk.direct.why_spark is not None:
         _refuse_for_spark(chunk, chunk.direct.why_spark)
@@ -128,7 +126,6 @@ def _blocks_of(made: list[Block] | SortedFile, *, records_per_block: int) -> lis
 
 
 def _numbered(blocks: Sequence[Block]) -> list[Block]:
-    """Return the blocks of a slice with their commits numbered from 0."""
     commits = {part.commit for block in blocks for part in block.runs or (block,)}
     numbers = {commit: number for number, commit in enumerate(sorted(commits))}
     return [
@@ -252,8 +249,7 @@ def _by_spark(spark: "SparkSession", chunk: ChunkLog, *, directory: str, records
 def scan_by_spark(tasks: Tasks, chunk: ChunkLog) -> Mapping[int, IdSum]:
     """Read a log that only Spark reads a second time, for the audit. Return slice number -> ids of its records.
 
-    Raises:
-        LogError: a file cannot be read.
+    Raises LogError: a file cannot be read.
     """
     from jobs.replay.intake.spark_sort import record_ids  # imports Spark
 

@@ -25,7 +25,6 @@ class Layout:
         return self.ranges[-1].end_sequence
 
     def first(self, slice_no: int) -> int:
-        """Return the sequence number of the first record of a slice."""
         return self.ranges[slice_no - 1].end_sequence if slice_no else 0
 
 

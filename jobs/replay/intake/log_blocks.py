@@ -73,9 +73,7 @@ class LogColumns:
 
         A column that the file does not have is null in all rows. `hidden` names columns of integers that files may have
         besides those of the log. They are at the end. `ROW` is the number of the row in the file.
-
-        Raises:
-            LogError: the file cannot be read, or it does not have as many records as the Delta log states.
+        Raises LogError: the file cannot be read, or it does not have as many records as the Delta log states.
         """
         if block.reorder_by:
             yield from self._ordered(block, columns, hidden)
@@ -146,8 +144,7 @@ class LogColumns:
     def bytes_of(self, block: Block) -> int:
         """Return about how many bytes the records of a block take in memory, by the footer of its file.
 
-        Raises:
-            LogError: the file cannot be read.
+        Raises LogError: the file cannot be read.
         """
         chunks = chain.from_iterable(self._chunks(block))
         return sum(max(chunk.total_uncompressed_size, chunk.num_values * _width(chunk)) for chunk in chunks)
@@ -155,14 +152,12 @@ class LogColumns:
     def has_all(self, block: Block, names: Sequence[str]) -> bool:
         """Return whether the footer of a file says that a block has these columns, without a null.
 
-        Raises:
-            LogError: the file cannot be read.
+        Raises LogError: the file cannot be read.
         """
         groups = self._chunks(block)
         return all({*names} <= {chunk.path_in_schema for chunk in own if _is_filled(chunk)} for own in groups)
 
     def _chunks(self, block: Block) -> list[list[pq.ColumnChunkMetaData]]:
-        """Return what the footer of a file has about each row group of a block: its columns."""
         with self.reading(block):
             footer = self._open(block).metadata
             every = range(footer.num_row_groups) if block.row_groups is None else block.row_groups
@@ -230,12 +225,10 @@ class LogColumns:
         return max(1, min(rows, most))
 
     def _own(self, rows: pa.RecordBatch, part: tuple[int, int]) -> pa.RecordBatch:
-        """Return the records with an instant of the slice column in a range, in their order."""
         assert self.slice_column is not None, "only a column of times gives parts of files"
         return rows.filter(self._is_in(rows.column(self.slice_column), part))
 
     def _is_in(self, values: pa.Array, part: tuple[int, int]) -> pa.Array:
-        """Return for each value of the slice column whether its instant is in a range."""
         from jobs.lake.slice_instants import slice_instants  # it imports the models of pipeline files
 
         assert self.slice_column is not None, "only a column of times has instants"
@@ -264,11 +257,7 @@ class LogColumns:
 
     @contextmanager
     def reading(self, block: Block) -> Iterator[None]:
-        """Replace errors about the file by one paragraph.
-
-        Raises:
-            LogError: names the file and the log.
-        """
+        """Replace errors about the file by one paragraph. Raises LogError: names the file and the log."""
         try:
             yield
         except UNREADABLE as error:

@@ -67,11 +67,7 @@ class Cluster(NamedTuple):
 
 
 def probe(file: SourceFile, reading: OrderReading, sizes: ProbeSizes) -> Probed:
-    """Read the order of the records of a file.
-
-    Raises:
-        LogError: the file cannot be read.
-    """
+    """Read the order of the records of a file. Raises LogError: the file cannot be read."""
     own_bytes = reading.log.bytes_of(file.block)
     chosen = _chosen_rows(file.block.records, 1 + own_bytes * SAMPLES // sizes.memory_bytes)
     spans: list[tuple[OrderKey, OrderKey]] = []

@@ -34,8 +34,7 @@ WAITING: Final = 4
 def divided(cluster: Cluster, plan: OrderPlan) -> list[Block] | SortedFile:
     """Return blocks of the ranges of a cluster, in log order; a sorted file if the commits of the records matter.
 
-    Raises:
-        LogError: a file cannot be read.
+    Raises LogError: a file cannot be read.
     """
     blocks = _divide(cluster, plan)
     if not plan.needs_commits:
@@ -128,7 +127,6 @@ class _Range:
             self._writer.close()
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Add records in any order."""
         with self._lock:
             self._waiting.append(rows)
             self.records += rows.num_rows

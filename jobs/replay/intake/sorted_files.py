@@ -58,9 +58,7 @@ def write_sorted(
 
     A batch has the columns of the log in table order under any names, and the columns `order` at the end. The first of
     these is the commit if the order of appending is asked.
-
-    Raises:
-        LogError: different records have the same place.
+    Raises LogError: different records have the same place.
     """
     path = f"{plan.directory}/sorted-{slice_no}-{uuid4().hex}.parquet"
     fields = plan.reading.log.fields

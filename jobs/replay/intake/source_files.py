@@ -51,9 +51,7 @@ class OrderReading:
         """Yield the records of a file, and their order columns in the form of `comparable`.
 
         With `whole`, the records have all columns of the log, else those that order them, and `time`.
-
-        Raises:
-            LogError: the file cannot be read.
+        Raises LogError: the file cannot be read.
         """
         some = () if self.time is None else (self.time.name,)
         asked = None if whole else (*dict.fromkeys([*(self.columns or ()), *some]),)
@@ -77,8 +75,7 @@ class OrderReading:
     def reorder_columns(self, file: SourceFile) -> tuple[str, ...]:
         """Return the columns by which the reader of a file can order its records; empty if the file lacks some places.
 
-        Raises:
-            LogError: the file cannot be read.
+        Raises LogError: the file cannot be read.
         """
         has_places = self.columns is not None or self.log.has_all(file.block, self.hidden)
         return self.order_columns if has_places else ()

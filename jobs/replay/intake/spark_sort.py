@@ -45,9 +45,8 @@ _DAMAGE = (
 def sort_by_spark(spark: "SparkSession", chunk: ChunkLog, plan: OrderPlan) -> list[SortedFile]:
     """Sort the records of a chunk. Return the files in log order; a slice may have several.
 
-    Raises:
-        LogError: a file cannot be read, different records share a place, or a slice does not have as many records as
-            the statistics of the log say.
+    Raises LogError: a file cannot be read, different records share a place, or a slice does not have as many records as
+    the statistics of the log say.
     """
     if not chunk.log.files:
         return []  # a log without row tracking has no hidden columns for the order of appending
@@ -147,8 +146,7 @@ class _BySlice:
 def record_ids(spark: "SparkSession", chunk: ChunkLog) -> Mapping[int, IdSum]:
     """Read the log a second time, independently, for the audit. Return slice number -> ids of its records.
 
-    Raises:
-        LogError: a file cannot be read.
+    Raises LogError: a file cannot be read.
     """
     fields, widened = chunk.columns.fields, dict(chunk.log.widened)
 
@@ -192,7 +190,6 @@ def _records(spark: "SparkSession", chunk: ChunkLog, order: list[str]) -> "DataF
 
 
 def _only(log: "DataFrame", chunk: ChunkLog) -> "DataFrame":
-    """Return the log's rows in the chunk's partitions, and no rows for an empty chunk."""
     reading = chunk.reading
     if not reading.slices:
         return log.where(F.lit(False))  # noqa: FBT003 - a literal is what Spark calls it
@@ -259,8 +256,7 @@ def _has_variant(kind: T.DataType) -> bool:
 def reading_errors(pinned: PinnedLog) -> Iterator[None]:
     """Replace Spark's errors about a data file by one paragraph.
 
-    Raises:
-        LogError: names the log, and the file if Spark names it.
+    Raises LogError: names the log, and the file if Spark names it.
     """
     try:
         yield

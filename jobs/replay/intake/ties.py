@@ -26,9 +26,7 @@ def refuse_ties(
 
     `places` has the places of records in log order, and `rows_at` returns the records of the log at some numbers in
     that order. `columns` give the places; None if row ids give them. `widened` is as for `record_hashes`.
-
-    Raises:
-        LogError: different records share a place; it names up to five places.
+    Raises LogError: different records share a place; it names up to five places.
     """
     shared = np.flatnonzero(signs(places) == 0)
     if not len(shared):

@@ -63,8 +63,7 @@ def scan_plan(chunk: ChunkLog, layout: Layout, directory: str, *, duplicates: Du
 def found_duplicates(tasks: Tasks, chunk: ChunkLog, layout: Layout, *, directory: str) -> Duplicates | None:
     """Return the duplicates of a chunk in log order; None if the pipeline keeps all records.
 
-    Raises:
-        LogError: as for `take_in`, for the slices before, too.
+    Raises LogError: as for `take_in`, for the slices before, too.
     """
     distinct, before = chunk.pipeline.log.distinct, chunk.before
     if distinct is None:
@@ -111,9 +110,7 @@ def counted_log(
 
     Tasks leave their files in `lake` if they are on several machines. `refine` changes the plan of the scan, which
     counts.
-
-    Raises:
-        LogError: as for `take_in` and `scan`.
+    Raises LogError: as for `take_in` and `scan`.
     """
     name = f"read-{uuid4().hex}"
     here = str(private_directory() / name)

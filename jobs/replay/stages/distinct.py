@@ -110,8 +110,7 @@ def search(tasks: Tasks, parts: Sequence[Part], *, distinct: DistinctGrammar, si
 def read_ids(blocks: Sequence[Block], plan: IdsPlan) -> list[ShuffleBatch]:
     """Pass the ids of valid records on, with their places and arrivals, by buckets of their hashes.
 
-    Raises:
-        LogError: a file cannot be read.
+    Raises LogError: a file cannot be read.
     """
     writer = ShuffleWriter(plan.part.plan.directory, "ids")
     columns = deciding_columns(plan.part.plan, plan.by)

@@ -54,11 +54,7 @@ class Duplicates:
     _kept: dict[int, tuple[Int64s, Int64s]] = field(default_factory=dict, compare=False)
 
     def of_block(self, block: Block) -> Placed:
-        """Return the duplicates of a block.
-
-        Raises:
-            AuditError: a shuffle file is damaged; the attempt is void.
-        """
+        """Return the duplicates of a block. Raises AuditError: a shuffle file is damaged; the attempt is void."""
         kept = self._kept.get(block.slice_no)
         if kept is None:
             kept = self._in_order(block.slice_no)
@@ -88,8 +84,7 @@ class Duplicates:
 def matches(shuffled: Sequence[ShuffleBatch], plan: MatchPlan) -> list[ShuffleBatch]:
     """Compare the ids of records. The slice number of each shuffle file returned is that of its duplicates.
 
-    Raises:
-        AuditError: a shuffle file is damaged; the attempt is void.
+    Raises AuditError: a shuffle file is damaged; the attempt is void.
     """
     rows = _candidates(pa.Table.from_batches([batch for _, batch in read_shuffled(shuffled)]))
     codes = [rows[name].combine_chunks().dictionary_encode().indices.to_numpy() for name in plan.columns]

@@ -81,9 +81,7 @@ def judged_batches(block: Block, plan: ScanPlan, *, columns: Sequence[str] | Non
     """Yield the batches of a block, each record with its hash, times and problem.
 
     With `columns`, only these are read: they must be those that decide about a record. The hashes are then 0.
-
-    Raises:
-        LogError: the file cannot be read.
+    Raises LogError: the file cannot be read.
     """
     commits = [plan.slice_starts_ms[block.slice_no] + part.commit for part in block.in_log_order()]
     duplicates = None if plan.duplicates is None else plan.duplicates.of_block(block)
@@ -135,7 +133,6 @@ def deciding_columns(plan: ScanPlan, besides: Iterable[str] = ()) -> tuple[str, 
 
 
 def _marked(judged: Judged, duplicates: Placed) -> Judged:
-    """Return records with the duplicates marked."""
     if not len(judged.rank):  # the batch has no record of this slice
         return judged
     first = int(judged.rank[0])

@@ -160,7 +160,6 @@ class RowSink:
             self._write_waiting()
 
     def close(self) -> None:
-        """Write what waits, and finish the file."""
         if self.known is not None and self._waiting:
             self._write_waiting()
         if self._open is not None:

@@ -49,8 +49,7 @@ def partial_plan(pinned: Pinned) -> PartialPlan | None:
 def with_time_bounds(blocks: Sequence[Block], pinned: Pinned, time: TimeColumn) -> tuple[Block, ...]:
     """Return the blocks of a chunk, in log order, with the bounds of their event times.
 
-    Raises:
-        LogError: the statistics of the Delta log cannot be read.
+    Raises LogError: the statistics of the Delta log cannot be read.
     """
     log = pinned.log
     bounds = log.bounds(time.name)

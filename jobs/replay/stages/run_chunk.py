@@ -68,7 +68,6 @@ def run_chunk(session: LazySession, pinned: Pinned) -> ChunkRun:
 
 
 def _directory(tasks: Tasks, pinned: Pinned) -> str:
-    """Return where the tasks leave shuffle files: on one machine a directory of this process, else below the lake."""
     if tasks.shares_files:
         return str(private_directory() / "shuffled" / pinned.order.attempt_id)
     return pinned.order.lake.scratch(pinned.order.pipeline.name, pinned.order.attempt_id)
@@ -198,6 +197,7 @@ def _windows_plan(
         buckets=buckets,
         time=time,
         checkpoints=replace(pinned.checkpoint_rules(), changes_only=pinned.lets_rows_stay()),
+        were_dates=pinned.were_dates,
     )
     without_arrays, steps = save_steps(time.steps, directory)
     return WindowsPlan(bucket_plan=replace(plan, steps=without_arrays), steps=steps, directory=directory, known=known)

@@ -67,9 +67,7 @@ def scan_all(
     """Read the blocks of a chunk in tasks. Return what they count, in log order.
 
     Further tasks read the blocks `beside` for the audit (`scan_again`). They are the second result.
-
-    Raises:
-        LogError: a file cannot be read.
+    Raises LogError: a file cannot be read.
     """
     asked = [*((scan, group) for group in groups), *((scan_again, group) for group in beside)]
     done: list[Any] = tasks.run(lambda task: task[0](task[1], plan), asked)
@@ -78,11 +76,7 @@ def scan_all(
 
 
 def scan(blocks: Sequence[Block], plan: ScanPlan) -> list[Scanned]:
-    """Read blocks.
-
-    Raises:
-        LogError: a file cannot be read.
-    """
+    """Read blocks. Raises LogError: a file cannot be read."""
     name = f"records-{blocks[0].sequence}"
     writers = _Writers(*(ShuffleWriter(plan.directory, f"{kind}-{name}") for kind in _Writers._fields))
     combiner = None if plan.partials is None else plan.partials.combining.combiner()
@@ -250,7 +244,6 @@ def _write_partials(partials: list[pa.RecordBatch], plan: ScanPlan, writer: Shuf
 
 
 def _write_by_bucket(writer: ShuffleWriter, rows: pa.RecordBatch, plan: ScanPlan, *, slice_no: int) -> None:
-    """Write rows with key columns, in their order inside each bucket."""
     if plan.buckets == 1 or not rows.num_rows:
         writer.write(rows, slice_no=slice_no)
         return
@@ -293,7 +286,6 @@ def feed_form(values: pa.Array) -> pa.Array:
 
 
 def _time_columns(judged: Judged, plan: ScanPlan, slice_no: int) -> pa.RecordBatch:
-    """The columns of the pass over time, for the valid records."""
     valid = judged.valid()
     rows = judged.rows if isinstance(valid, slice) else judged.rows.take(pa.array(valid))
     count = rows.num_rows
@@ -339,8 +331,7 @@ def _joined(parts: Sequence[Int64s]) -> Int64s:
 def scan_again(blocks: Sequence[Block], plan: ScanPlan) -> dict[int, IdSum]:
     """Read blocks a second time, for the audit. Return slice number -> ids of its records.
 
-    Raises:
-        LogError: a file cannot be read.
+    Raises LogError: a file cannot be read.
     """
     ids_of_slices: dict[int, IdSum] = {}
     for block in blocks:

@@ -131,7 +131,6 @@ class ShuffleWriter:
         self._size += size
 
     def close(self) -> None:
-        """Finish the file."""
         if self._file is not None:
             with writing(self.directory):
                 self._file.close()
@@ -151,8 +150,7 @@ def shuffle_writers(*writers: ShuffleWriter) -> Iterator[None]:
 def read_shuffled(shuffled: Iterable[ShuffleBatch]) -> Iterator[tuple[ShuffleBatch, pa.RecordBatch]]:
     """Yield the batches of shuffle files in the given order.
 
-    Raises:
-        AuditError: the bytes of a shuffle file are not those that a task wrote; the attempt is void.
+    Raises AuditError: the bytes of a shuffle file are not those that a task wrote; the attempt is void.
     """
     opened: dict[str, pa.NativeFile] = {}
     for entry in shuffled:

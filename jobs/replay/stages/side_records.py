@@ -96,9 +96,7 @@ class SideRecords:
 
         `table` is one of `RECORD_TABLES`. `rows` have `rank` and its content, in any order. `blocks` are those of the
         slice.
-
-        Raises:
-            LogError: a file of the log cannot be read.
+        Raises LogError: a file of the log cannot be read.
         """
         attached = 0
         pairs = self._read_again(rows, blocks)

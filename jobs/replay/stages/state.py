@@ -67,8 +67,7 @@ class DividePlan:
     ) -> Self:  # fmt: skip
         """Return how to divide a checkpoint whose rows are in the tables at `uri_of`, for a spec that emits `emitted`.
 
-        Raises:
-            StoreError: a table cannot be read; the message names the damaged file.
+        Raises StoreError: a table cannot be read; the message names the damaged file.
         """
         parts = before.attempts
         return cls(
@@ -115,9 +114,7 @@ def divide_plan(
 
     Tasks write shuffle files to `directory`. `touched` has the keys of the chunk's records, if rows of other keys may
     stay.
-
-    Raises:
-        StoreError: a table cannot be read; the message names the damaged file.
+    Raises StoreError: a table cannot be read; the message names the damaged file.
     """
     before = pinned.order.before
     if before is None:
@@ -136,8 +133,7 @@ def divide_plan(
 def divided_state(tasks: Tasks, plan: DividePlan | None) -> DividedState:
     """Divide the state before a chunk, in tasks with about the same number of bytes each.
 
-    Raises:
-        StoreError: a file of the checkpoint is damaged.
+    Raises StoreError: a file of the checkpoint is damaged.
     """
     if plan is None:
         return DividedState(of_bucket={}, staying={}, damages=())
@@ -213,9 +209,7 @@ def state_where(plan: DividePlan, chosen: Callable[[pa.Table], pa.Array]) -> dic
     """Return the rows of the state that `chosen` returns true for, by table, with the columns of this spec.
 
     Only batches of the rows are in memory at once, and the chosen rows.
-
-    Raises:
-        StoreError: a file of the checkpoint is damaged.
+    Raises StoreError: a file of the checkpoint is damaged.
     """
     removed = removals(plan.removals, parts=plan.parts)
     rows_of: dict[str, pa.Table] = {}
@@ -299,7 +293,6 @@ def _grouped(
 
 
 def _buckets(rows: pa.Table, table: Table, *, buckets: int) -> Iterator[tuple[int, pa.Table]]:
-    """Yield the rows of each bucket."""
     if buckets == 1 or not rows.num_rows:
         yield 0, rows
         return

@@ -55,9 +55,7 @@ def reached_keys(
     `timers` are the files of the table `timers`, of which `files` are read, at most `rows` rows at once. Row groups
     that have no such timer by their statistics are not read. Statistics leave nulls out: a timer with a null is
     damaged, and the task that reads its row finds the damage. `chunk` has the watermark.
-
-    Raises:
-        StoreError: a file cannot be read; the message names it.
+    Raises StoreError: a file cannot be read; the message names it.
     """
     reached = BloomFilter.empty(chunk.index_bits)
     columns = [*keys, "domain", "at_ms"]

@@ -116,8 +116,7 @@ def save_steps(steps: Steps, directory: str) -> tuple[Steps, tuple[ShuffleBatch,
 def load_steps(shuffled: Iterable[ShuffleBatch], without_arrays: Steps) -> Steps:
     """Return the steps that `save_steps` wrote. On one machine they are mapped into memory, so tasks share them.
 
-    Raises:
-        AuditError: the file is damaged.
+    Raises AuditError: the file is damaged.
     """
     arrays = dict.fromkeys(STEP_ARRAYS, np.empty(0, dtype=np.int64))
     for _, batch in read_shuffled(shuffled):

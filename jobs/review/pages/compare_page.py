@@ -28,8 +28,7 @@ class Comparisons:
     def compared(self, lake: Lake, pipeline: str, sides: Sides, *, is_asked: bool) -> Compared:
         """Return two views compared, if that is cheap, was done before, or was asked for.
 
-        Raises:
-            StoreError: a file cannot be read, or the rows differ from those that were written.
+        Raises StoreError: a file cannot be read, or the rows differ from those that were written.
         """
         key = (lake.ledger(pipeline), sides.before.name, sides.after.name, _runs(sides))
         is_cheap = rows_to_read(sides) <= CHEAP_ROWS

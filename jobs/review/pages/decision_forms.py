@@ -66,7 +66,6 @@ class RequestForms:
 
     @property
     def can_waive(self) -> bool:
-        """Whether at least one slice can be waived."""
         return any(not held.cannot for held in self.held) and not self.is_worked_on
 
 

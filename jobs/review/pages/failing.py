@@ -55,8 +55,7 @@ class Examples:
 def find_examples(stored: StoredRuns, run: StagedRun, checks: Sequence[CheckResult]) -> list[Examples | None]:
     """Return, for each check, rows that did not keep it; None if a check is not about single rows.
 
-    Raises:
-        StoreError: a file cannot be read, or the rows differ from those that were written.
+    Raises StoreError: a file cannot be read, or the rows differ from those that were written.
     """
     return [_examples(stored, run, check) for check in checks]
 
@@ -98,9 +97,7 @@ def reason_tallies(
     """Return the reasons of a run's late and invalid records, counted. Other tables have no reason.
 
     A record that missed only some of its windows is among the late ones: it has a row, but its fate is *assigned*.
-
-    Raises:
-        StoreError: a file cannot be read, or the rows differ from those that were written.
+    Raises StoreError: a file cannot be read, or the rows differ from those that were written.
     """
     counts = {LATE_RECORDS: run.result.counts.late, INVALID_RECORDS: run.result.counts.invalid}
     tallies = []

@@ -82,8 +82,7 @@ def _upstream_runs(lake: Lake, pipeline: Pipeline, run: StagedRun) -> tuple[Stag
 def slice_files(lake: Lake, pipeline: Pipeline, slice_: Slice, *, read: LogCoordinates) -> ShownFiles:
     """Return the data files of a slice in the version of the log that a run has read. Only the Delta log is read.
 
-    Raises:
-        LogError: that version cannot be read, for example because a VACUUM has removed it, or is of another table.
+    Raises LogError: that version cannot be read, for example because a VACUUM has removed it, or is of another table.
     """
     log = log_place(lake, pipeline).open(read.version)
     if log.table_id != read.table_id:

@@ -49,9 +49,7 @@ def output_plots(stored: StoredRuns, run: StagedRun, *, most: int = MAX_POINTS) 
     A window has the values of the panes that readers see: of its newest firing, or of each firing if panes have only
     the records since the firing before. A withdrawn window has none.
     There is none either if the run has more than `MAX_SEARCHED` panes.
-
-    Raises:
-        StoreError: a file cannot be read, or the rows differ from those that were written.
+    Raises StoreError: a file cannot be read, or the rows differ from those that were written.
     """
     if not 0 < run.result.counts.panes <= MAX_SEARCHED:
         return ()

@@ -65,8 +65,7 @@ class Found:
 def search_scope(view: LedgerView, last: str | None = None, *, limits: SearchLimits = DEFAULT_LIMITS) -> Scope | None:
     """Return the slices to search, the newest of which is `last` (None: the newest of all); None without any.
 
-    Raises:
-        RequestError: the ledger has no slice `last`.
+    Raises RequestError: the ledger has no slice `last`.
     """
     ids = list(view.slices)
     if last is not None and last not in view.slices:
@@ -89,8 +88,7 @@ def search_scope(view: LedgerView, last: str | None = None, *, limits: SearchLim
 def scope_after(view: LedgerView, slice_id: str, *, limits: SearchLimits = DEFAULT_LIMITS) -> Scope:
     """Return the slices that explain a record of a slice: the slice and those after it, whose windows may have it.
 
-    Raises:
-        RequestError: the ledger has no such slice.
+    Raises RequestError: the ledger has no such slice.
     """
     if slice_id not in view.slices:
         raise RequestError(f"the ledger has no slice {slice_id!r}")
@@ -115,8 +113,7 @@ def spec_of_chain(pipeline: Pipeline, view: LedgerView) -> Pipeline:
 def find(lake: Lake, pipeline: Pipeline, record_id: str, *, scope: Scope) -> Found:
     """Explain a record of the slices of a scope, and the first record of a duplicate if it is in an earlier slice.
 
-    Raises:
-        HindcastError: the rows or the log cannot be read.
+    Raises HindcastError: the rows or the log cannot be read.
     """
     try:
         told = explain(lake, pipeline, record_id, view=scope.view, only=scope.slices)
@@ -163,7 +160,6 @@ def windows_of_key(
 
 
 def _of_key(rows: "pa.Table", key: Mapping[str, str]) -> "pa.Table":
-    """Return the rows of a key, the newest windows first."""
     if not rows.num_rows:  # without a published slice, the table has no column, which DuckDB refuses
         return rows
     for name, value in key.items():
@@ -205,7 +201,6 @@ def _chosen(view: LedgerView, ids: list[str], limits: SearchLimits) -> Iterator[
 
 
 def _restricted(view: LedgerView, slices: frozenset[str]) -> LedgerView:
-    """Return a view that has only these slices. Its runs are complete, because they refer to each other."""
     return replace(
         view,
         published={slice_id: run_id for slice_id, run_id in view.published.items() if slice_id in slices},

@@ -129,7 +129,6 @@ def _line(slice_: Slice, view: LedgerView, request: Request, *, why: str | None)
 
 
 def _kept_line(run: StagedRun) -> RequestLine:
-    """Return the line of a slice that the request leaves as it is."""
     return RequestLine(
         slice_id=run.result.slice.slice_id,
         status=status_of(run, seen=run.result.run_id),

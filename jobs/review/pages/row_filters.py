@@ -54,9 +54,8 @@ class Filter:
 def filtered(rows: "pa.Table", wanted: Filter) -> "pa.Table":
     """Return the rows that a filter keeps, in their order.
 
-    Raises:
-        RangeError: the value cannot have the column's type, values of that type have no order, or the texts of too many
-            different values would have to be compared.
+    Raises RangeError: the value cannot have the column's type, values of that type have no order, or the texts of too
+    many different values would have to be compared.
     """
     import pyarrow as pa
 
@@ -102,7 +101,6 @@ def _typed(wanted: Filter, kind: "pa.DataType") -> tuple[str, list[object]]:
 
 
 def _shown_texts(values: "pa.ChunkedArray", column: str) -> "pa.Array":
-    """Return the texts of the cells of a column, of which each value is made a text once."""
     import pyarrow as pa
 
     if pa.types.is_nested(values.type):

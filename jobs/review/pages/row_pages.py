@@ -97,8 +97,7 @@ class RunRows:
     def columns(self) -> tuple[str, ...]:
         """Return the columns that pages show, with the fields of the record as `record.name`; empty without a table.
 
-        Raises:
-            StoreError: the table cannot be read.
+        Raises StoreError: the table cannot be read.
         """
         columns: list[str] = []
         for name, node in table_columns(self.uri).items():
@@ -141,16 +140,14 @@ class RunRows:
     def at(self, positions: Sequence[int]) -> "pa.Table":
         """Return the rows at ascending positions, in stored order, without comparing them with the ledger.
 
-        Raises:
-            StoreError: a file cannot be read.
+        Raises StoreError: a file cannot be read.
         """
         return _flat(self._whole(None, list(positions), is_compared=False), self.columns())
 
     def batches(self, ask: RowsAsk) -> "Iterator[pa.Table]":
         """Yield all rows of a filter in parts, at most `CSV_ROWS`. Tables with many rows are in stored order.
 
-        Raises:
-            RequestError, StoreError: as for `page`, before the first part.
+        Raises RequestError, StoreError: as for `page`, before the first part.
         """
         columns = self.columns()
         _check_columns(ask, columns, self.table)
@@ -172,8 +169,7 @@ class RunRows:
     def _narrow(self, ask: RowsAsk) -> "tuple[pa.Table | None, int, bool]":
         """Return the checked rows, their number, and whether they are whole; None if the page needs no columns of them.
 
-        Raises:
-            StoreError: a file cannot be read, or the rows differ from those that were written.
+        Raises StoreError: a file cannot be read, or the rows differ from those that were written.
         """
         few = self.stored.content_rows
         if few is None or self._expected() <= few:
@@ -239,7 +235,6 @@ def shown_columns(names: Sequence[str]) -> list[str]:
 
 
 def _taken(rows: "pa.Table", positions: Sequence[int]) -> "pa.Table":
-    """Return the rows at these positions, in their order."""
     import pyarrow as pa
 
     return rows.take(pa.array(positions, pa.int64())) if rows.column_names else rows

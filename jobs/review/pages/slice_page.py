@@ -95,8 +95,7 @@ class SlicePage:
 def choose_run(view: LedgerView, slice_id: str, run_id: str | None) -> StagedRun | None:
     """Return the run of a slice with this id or its first digits; None: the newest staged one, if there is one.
 
-    Raises:
-        RequestError: the slice has no such run.
+    Raises RequestError: the slice has no such run.
     """
     if run_id is None:
         return view.newest_runs().get(slice_id)

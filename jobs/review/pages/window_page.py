@@ -132,7 +132,6 @@ def _explained(lake: Lake, pipeline: Pipeline, ask: WindowAsk, *, view: LedgerVi
 
 
 def _csv_key(key: Mapping[str, str]) -> str:
-    """Return the values of a key as the command takes them."""
     return ",".join(_csv_value(value) for value in key.values()) or "all"
 
 

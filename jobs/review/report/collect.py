@@ -58,8 +58,7 @@ def collect(lake: "Lake", pipeline: "Pipeline") -> ReportRows:
 def newest_view(lake: "Lake", pipeline: "Pipeline") -> "LedgerView":
     """Return the newest view of the ledger. The report depends only on stored data, so the clock is not used.
 
-    Raises:
-        LedgerError: the ledger cannot be read.
+    Raises LedgerError: the ledger cannot be read.
     """
     return Ledger(lake.ledger(pipeline.name), now_ms=lambda: 0).view()
 
@@ -71,9 +70,7 @@ def collect_view(
     """Return the rows of the report for a view of the ledger: of all slices, or of a part of them.
 
     `work` is the context of a live page, which tells who works on a request now. `pipeline` has the published spec.
-
-    Raises:
-        StoreError: as for `collect`.
+    Raises StoreError: as for `collect`.
     """
     newest = view.newest_runs()
     wanted = shown_slices(view, newest) | ({part.last} if part is not None and part.last else set())

@@ -282,5 +282,4 @@ def _shown(value: object) -> object:
 
 
 def _lines(value: str) -> Markup:
-    """Return a text of several lines, such as an error, with its line breaks."""
     return Markup("<br>").join(escape(line) for line in escaped_lines(value[: 10 * MAX_TEXT]).split("\n"))

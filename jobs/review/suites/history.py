@@ -109,8 +109,7 @@ class PastTables:
     def tables_of(self, block: Sequence[StagedRun], suites: Iterable[Suite]) -> "dict[str, ArrowSlices]":
         """Return the tables that some suites check, with the columns that they read, for the runs of a block.
 
-        Raises:
-            StoreError: a file cannot be read, or the rows differ from those that were written.
+        Raises StoreError: a file cannot be read, or the rows differ from those that were written.
         """
         wanted: dict[str, list[Suite]] = {}
         for suite in suites:

@@ -53,7 +53,6 @@ class Probe:
     make: Make
 
     def check(self, index: int) -> Check:
-        """Return the probe as a check of a suite."""
         return Check(index=index, type=self.type, kwargs=self.kwargs)
 
 
@@ -199,8 +198,6 @@ def _ranged(
 
 
 def _values(key: str, no_value: str | int, max_values: int) -> Probe:
-    """Return a probe that becomes the set of a key's values, and the set of those that every slice has."""
-
     def make(seen: Sequence[Seen], _rule: Rule) -> Expectations:
         sets = [frozenset(result.observed.get("sample", ())) for result in seen if "note" not in result.observed]
         known = frozenset().union(*sets)

@@ -34,8 +34,7 @@ class Chain:
     def of(cls, pipeline: Pipeline, view: LedgerView, request_id: str | None) -> Self:
         """Return what readers see, with the staged runs of a request in place of the published ones of their slices.
 
-        Raises:
-            RequestError: there is no such request, or no run.
+        Raises RequestError: there is no such request, or no run.
         """
         if request_id is not None and request_id not in view.requests:
             raise RequestError(f"pipeline {pipeline.name} has no request {request_id}")
@@ -59,8 +58,7 @@ class Chain:
     def with_keys(self, names: Collection[str]) -> Self:
         """Return the chain without the runs whose windows have other key columns.
 
-        Raises:
-            RequestError: no run is left.
+        Raises RequestError: no run is left.
         """
 
         def of_keys(runs: Mapping[str, StagedRun]) -> dict[str, StagedRun]:
@@ -80,7 +78,6 @@ class Chain:
 
     @property
     def slices(self) -> tuple[Slice, ...]:
-        """The slices of the runs that are explained."""
         return tuple(run.result.slice for run in self.runs.values())
 
     @property
@@ -96,8 +93,7 @@ class Chain:
     def time_before(self, lake: Lake, run: StagedRun) -> Sequence[SourceRow]:
         """Return the clock and watermarks with which a run began.
 
-        Raises:
-            CheckpointError: the checkpoint before it is damaged or was removed.
+        Raises CheckpointError: the checkpoint before it is damaged or was removed.
         """
         before, warm_up = self.by_state.checkpoint_before(run), self.by_state.warm_up_before(run)
         return time_before(lake, self.pipeline, before, warm_up=warm_up)

@@ -109,8 +109,7 @@ def explain_window(
 def key_columns_of(lake: Lake, pipeline: Pipeline) -> Mapping[str, Node]:
     """Return the stored columns of `window_outputs`, which have the types of the key columns.
 
-    Raises:
-        RequestError: key and bounds do not name a window of the pipeline, or nothing has been replayed.
+    Raises RequestError: key and bounds do not name a window of the pipeline, or nothing has been replayed.
     """
     why = _why_not_named(pipeline)
     if why is not None:
@@ -166,7 +165,6 @@ class _Told:
 
 
 def _resolved(chain: Chain, asked: AskedWindow, stored: StoredPanes) -> WantedWindow:
-    """Return the window that was asked for."""
     pipeline = chain.pipeline
     assert pipeline.windows is not None, "the caller has checked it"
     end_ms = fixed_end(pipeline.windows, asked.start_ms)
@@ -335,8 +333,7 @@ def slices_with_records(
 ) -> frozenset[str]:
     """Return the slices that may have records of a window: all whose files do not show that they have none.
 
-    Raises:
-        LogError: the log cannot be read.
+    Raises LogError: the log cannot be read.
     """
     if pipeline.windows is not None and pipeline.windows.is_processing_time:
         # At the end of a slice, its clock is at that end.

@@ -177,7 +177,6 @@ class OperatorWalk:
         return "late", None if late_by_ms is None else f"by {human_duration(late_by_ms)}"
 
     def _open(self) -> Sequence[Bounds]:
-        """Return the bounds of the open windows of the key."""
         rows = self.executor.state().get(tables.WINDOW_STATE)
         if rows is None or not rows.num_rows:
             return ()

@@ -11,6 +11,7 @@ from jobs.ledger.view import StagedRun
 from jobs.pipeline.look_back import look_back
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning.log_pin import pin_input
+from jobs.planning.state_columns import StateGate
 from jobs.planning.stored_spec import at_read_log
 from jobs.reading.stored_tables import spec_of
 from jobs.replay.chunk.bucket_plan import plan_buckets
@@ -157,7 +158,9 @@ class SliceReplay:
         is_next = carried is not None and before is not None and carried.fingerprint == before.fingerprint
         sources = carried.sources if carried is not None and is_next else chain.time_before(self.lake, run)
         time = chunk_time(chunk, counted.layout, counted.scanned, before=sources)
-        plan = plan_buckets(pipeline, chunk.tables, counted.layout.ranges, buckets=1, time=time)
+        gate = StateGate.of(pipeline, self.lake, chunk.log)
+        dates = gate.were_dates(before) if before is not None and not is_next else frozenset()
+        plan = plan_buckets(pipeline, chunk.tables, counted.layout.ranges, buckets=1, time=time, were_dates=dates)
         executor = OperatorExecutor(plan)
         if carried is not None and is_next:
             executor.restore(carried.state)

@@ -40,8 +40,7 @@ class StoredPanes:
     def of_window(self, window: WantedWindow, runs: Iterable[StagedRun]) -> pa.Table:
         """Return the rows of a window in some runs, with all columns, in the order of their firings.
 
-        Raises:
-            StoreError: a file cannot be read.
+        Raises StoreError: a file cannot be read.
         """
         at = (pc.field("window_start") == _at(window.start_ms)) & (pc.field("window_end") == _at(window.end_ms))
         panes = self._read(runs, at)

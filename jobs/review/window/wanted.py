@@ -35,7 +35,6 @@ class Key:
 
     @property
     def texts(self) -> dict[str, str]:
-        """Column -> its value as text."""
         return {name: str(value) for name, value in self.plain().items()}
 
     @property
@@ -56,7 +55,6 @@ class Key:
         return has_key
 
     def rows_of(self, table: pa.Table) -> pa.Array:
-        """Return which rows of a table have this key."""
         return self.rows({name: table[name].combine_chunks() for name in self.values}, table.num_rows)
 
 
@@ -75,7 +73,6 @@ class WantedWindow:
         return f"{bounds_text(self.start_ms, self.end_ms, is_right_closed=self.is_right_closed)} of {self.key.words}"
 
     def holds(self, at_ms: "Int64s") -> "Bools":
-        """Return which instants are in the window."""
         if self.is_right_closed:
             return np.asarray((at_ms > self.start_ms) & (at_ms <= self.end_ms))
         return np.asarray((at_ms >= self.start_ms) & (at_ms < self.end_ms))
@@ -96,9 +93,7 @@ def key_of_text(pipeline: Pipeline, text: str, columns: Mapping[str, Node]) -> K
 
     Of several key columns, `text` has the values in the order of `log.key` as a line of CSV. It is `all` for a pipeline
     with `log.over: all`. `columns` are the stored ones of `window_outputs`, which have the types of the key.
-
-    Raises:
-        RequestError: the text has another number of values, or a value has not the type of its column.
+    Raises RequestError: the text has another number of values, or a value has not the type of its column.
     """
     names = pipeline.log.key_columns
     if not names and text != ALL:
@@ -136,8 +131,7 @@ def _typed(name: str, text: str, node: Node) -> "pa.Scalar[Any]":
 def fixed_end(windows: WindowsGrammar, start_ms: int) -> int | None:
     """Return the end of the window that starts at an instant, if all windows of the pipeline have one size.
 
-    Raises:
-        RequestError: no window starts there. The message has the nearest windows.
+    Raises RequestError: no window starts there. The message has the nearest windows.
     """
     tumbling, sliding = windows.tumbling, windows.sliding
     if sliding is not None:

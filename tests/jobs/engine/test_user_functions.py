@@ -322,6 +322,20 @@ def test_a_removed_module_is_reported_when_a_run_is_planned(tmp_path: Path) -> N
         spec_fingerprint(load_file(path))
 
 
+def test_a_directory_that_this_user_may_not_enter_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Defect: it ended every command on the pipeline as a bug in Hindcast."""
+    path, is_file = write(tmp_path, function="parts.my_gaps:gap"), Path.is_file
+
+    def refused(file: Path) -> bool:
+        if "parts" in file.parts:
+            raise PermissionError(13, "Permission denied", str(file))
+        return is_file(file)
+
+    monkeypatch.setattr(Path, "is_file", refused)
+    with pytest.raises(SpecError, match=r"parts/my_gaps\.py cannot be read: Permission denied"):
+        spec_fingerprint(load_file(path))
+
+
 def test_loaded_modules_are_shipped_and_installed_packages_are_not(tmp_path: Path) -> None:
     one = load_file(write(tmp_path))
     functions = pipeline_functions(one)

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.fs as pafs
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from jobs.lake import lake
 from jobs.lake.lake import Lake
 from jobs.ledger.ledger import Ledger
 from jobs.pipeline.files import load_pipeline
@@ -122,6 +124,20 @@ def test_a_missing_lake_is_not_an_empty_lake(tmp_path: Path) -> None:
             Lake(root=str(tmp_path / name)).check(must_exist=True)
     with pytest.raises(RequestError, match="is not a directory"):
         Lake(root=str(tmp_path / "file")).check(must_exist=False)
+
+
+def test_a_missing_bucket_is_not_an_empty_lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Defect: commands that only read told that the first run writes into it."""
+    store = pafs.SubTreeFileSystem(str(tmp_path), pafs.LocalFileSystem())
+    monkeypatch.setattr(lake, "file_system", lambda uri: (store, uri.partition("://")[2]))
+    place = Lake(root="s3://bucket/lake")
+    with pytest.raises(RequestError, match=r"there is no bucket bucket; create it, or .*--lake"):
+        place.check(must_exist=True)
+    (tmp_path / "bucket").mkdir()
+    with pytest.raises(RequestError, match="has no object; the first `hindcast run` writes into it, or"):
+        place.check(must_exist=True)
+    (tmp_path / "bucket" / "lake" / "sales").mkdir(parents=True)
+    place.check(must_exist=True)
 
 
 def test_every_directory_works_or_is_refused_without_a_panic(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

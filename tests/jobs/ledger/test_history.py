@@ -9,7 +9,9 @@ from random import Random
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
+from jobs.ledger import table
 from jobs.ledger.events import EventKind, LedgerEvent
 from jobs.ledger.history import REMEMBERED, EventHistory, Remembered
 from jobs.ledger.ledger import Ledger
@@ -207,3 +209,17 @@ def test_threads_take_over_what_another_one_extends(tmp_path: Path) -> None:
     for one in threads:
         one.join()
     assert not failures
+
+
+def test_in_a_store_a_look_reads_the_new_commits_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Defect: it asked for two commit files by their names before, which takes three requests."""
+    uri = tmp_path / "ledger"
+    looking = LedgerTable(str(uri))
+    fresh(uri).write(lambda _view: request(1, 1))
+    assert looking.refresh() == 1
+    monkeypatch.setattr(table, "is_remote", lambda _uri: True)
+    monkeypatch.setattr(table, "is_newest", None)
+    assert looking.refresh() == 1
+    LedgerTable(str(uri)).compact()
+    fresh(uri).write(lambda _view: request(2, 1))
+    assert looking.refresh() == DeltaTable(str(uri)).version()

@@ -180,6 +180,18 @@ def test_a_view_that_is_read_late_is_that_of_its_version(tmp_path: Path) -> None
             assert unread == expected, f"seed {seed}, version {unread.version}"
 
 
+def test_a_clean_up_leaves_a_snapshot_with_the_brief_of_each_run(tmp_path: Path) -> None:
+    """Defect: in a ledger of some hundred runs, each command made all briefs again until 2,000 runs had none."""
+    uri, limits = tmp_path / "ledger", replace(EVERY, snapshot_every=30)
+    process(uri).write(lambda _view: request(1, 5))
+    removed = LedgerEvent(kind=EventKind.REMOVED, who="me", details={"superseded": {"a": ["2024-01-01"]}})
+    process(uri, limits).write(lambda _view: [removed])
+    ledger = process(uri, limits)
+    ledger.view()
+    assert begun_after(ledger) == 2
+    assert not ledger._history.project.runs.unsettled
+
+
 def test_a_snapshot_of_another_history_is_not_used(tmp_path: Path) -> None:
     uri, other = tmp_path / "ledger", tmp_path / "other"
     process(uri).write(lambda _view: request(1, 2))

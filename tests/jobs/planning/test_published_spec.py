@@ -101,14 +101,20 @@ def test_the_spec_of_the_chain_is_told_without_the_log(
     ],
 )
 def test_a_log_that_was_moved_is_read_there_although_another_edit_is_not_adopted(log: str, place: str) -> None:
-    """Defects: the schedule waited at the old place for ever, and `run --request` read it. Kinds differ in keys."""
+    """Defects: the schedule waited at the old place for ever, and `run --request` read it. Kinds differ in keys.
+
+    And the schedule wrote into a directory with the former name of the pipeline.
+    """
     edited = PIPELINE.replace("  table: event_logs/sales\n", log).replace("order: [id]", "order: [amount]")
     if "pipeline: other" in log:
         edited = edited.replace("{column: at_ms, unit: ms}", "{column: window_time}").replace("{by: day}", "{}")
         edited = edited.replace("  order: [amount]\n", "")
     slices = slices_between(sales(), day_ms("2024-01-01"), day_ms("2024-01-03"))
     view = project(published_chain(sales(), slices, log=coordinates()), version=9)
-    used = stored_pipeline(sales(edited), next(iter(view.requests.values()))).log
+    request = next(iter(view.requests.values()))
+    stored = stored_pipeline(sales(edited.replace("pipeline: sales", "pipeline: shop")), request)
+    used = stored.log
+    assert stored.name == "shop"
     assert (used.table, used.format, used.order) == (place, "delta", sales().log.order)
 
 

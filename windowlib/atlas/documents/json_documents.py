@@ -61,8 +61,7 @@ def _decimal_text(value: Decimal) -> str:
 def date_of_text(text: str) -> Date:
     """Return the instant of an ISO text, in UTC if it has no offset or Z. Fractions of a millisecond are cut off.
 
-    Raises:
-        ValueError: the text is not an instant.
+    Raises ValueError: the text is not an instant.
     """
     at = datetime.fromisoformat(text)
     at = at.replace(tzinfo=UTC) if at.tzinfo is None else at
@@ -131,8 +130,7 @@ def is_typed(value: Json) -> bool:
 def read_literal(value: Json, place: Place) -> Value:
     """Return the value of Extended JSON. Operators such as `$add` are not evaluated.
 
-    Raises:
-        SpecError: the type is not supported, or the value is not valid for its type.
+    Raises SpecError: the type is not supported, or the value is not valid for its type.
     """
     if is_typed(value):
         name, inner = next(iter(value.items()))
@@ -160,8 +158,7 @@ def read_text(text: str) -> Value:
 def json_text(value: Json, place: Place) -> str:
     """Return JSON as text with the fields in their order, so that a spec can be compared, hashed and pickled.
 
-    Raises:
-        SpecError: a part is not JSON.
+    Raises SpecError: a part is not JSON.
     """
 
     def typed(part: object) -> Json:

@@ -19,8 +19,7 @@ class SortOrder:
     def read(cls, order: Json, place: Place) -> "SortOrder":
         """Return the order that a stage writes as `{field: 1, other.field: -1}`.
 
-        Raises:
-            SpecError: there is no field, or a direction is not 1 or -1.
+        Raises SpecError: there is no field, or a direction is not 1 or -1.
         """
         fields = []
         for name, direction in place.mapping(order).items():

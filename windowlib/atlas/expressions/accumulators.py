@@ -24,8 +24,7 @@ class Accumulator:
     def check(self, value: Value) -> None:
         """Check that `add` accepts the value. Called for all accumulators of a group before the first `add`.
 
-        Raises:
-            ExpressionFault: `add` does not accept the value, so no accumulator of the group gets its document.
+        Raises ExpressionFault: `add` does not accept the value, so no accumulator of the group gets its document.
         """
 
     def add(self, value: Value) -> None:
@@ -239,8 +238,7 @@ ACCUMULATORS: Final = (*SIMPLE, "$count", *CHOOSING, *SORTING)
 def compile_accumulator(accumulator: Json, place: Place, compile_: Compile) -> tuple[Factory, Expression]:
     """Return the factory of an accumulator, and the expression that computes the values to add.
 
-    Raises:
-        SpecError: there is no accumulator of this name, or its arguments are wrong.
+    Raises SpecError: there is no accumulator of this name, or its arguments are wrong.
     """
     name, argument = place.single(accumulator, "an accumulator")
     at = place.at(name)

@@ -36,11 +36,7 @@ def _ms(operator: str, value: Value) -> int:
 
 
 def date_of_ms(operator: str, ms: int) -> Date:
-    """Return the instant of an epoch time.
-
-    Raises:
-        ExpressionFault: the time does not fit into 64 bits.
-    """
+    """Return the instant of an epoch time. Raises ExpressionFault: the time does not fit into 64 bits."""
     if not -INT64_MAX - 1 <= ms <= INT64_MAX:
         raise ExpressionFault(f"{operator}: the ms of the date do not fit into 64 bits")
     return Date(ms)

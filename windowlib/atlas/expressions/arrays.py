@@ -24,11 +24,7 @@ RANGE_MAX: Final = 1_000_000
 
 
 def array_of(operator: str, value: Value) -> list[Value]:
-    """Return `value` if it is an array.
-
-    Raises:
-        ExpressionFault: the value is not an array.
-    """
+    """Return `value` if it is an array. Raises ExpressionFault: the value is not an array."""
     if not isinstance(value, list):
         raise fault(operator, value, "an array")
     return value

@@ -35,8 +35,7 @@ _BINS_FROM: Final = datetime(2000, 1, 1)  # noqa: DTZ001 - a local time of any z
 def zone(name: str) -> tzinfo:
     """Return the time zone of a name in the time zone database, or of an offset such as +05:45.
 
-    Raises:
-        ExpressionFault: there is no such time zone.
+    Raises ExpressionFault: there is no such time zone.
     """
     offset = _OFFSET.fullmatch(name)
     if offset is not None:
@@ -56,8 +55,7 @@ def zone(name: str) -> tzinfo:
 def local(date: Date, in_zone: tzinfo) -> datetime:
     """Return the local time of an instant in a time zone.
 
-    Raises:
-        ExpressionFault: the local time is outside the years 1 to 9999.
+    Raises ExpressionFault: the local time is outside the years 1 to 9999.
     """
     try:
         return (EPOCH + date.ms * MS).astimezone(in_zone)
@@ -99,8 +97,7 @@ PARTS: Final[Mapping[str, Callable[[datetime], int]]] = {
 def moved(date: Date, unit: str, amount: int, *, in_zone: tzinfo) -> Date:
     """Return an instant plus an amount of units. Days and longer units follow the local calendar, shorter units do not.
 
-    Raises:
-        ExpressionFault: the result is outside the years 1 to 9999.
+    Raises ExpressionFault: the result is outside the years 1 to 9999.
     """
     at = local(date, in_zone).replace(tzinfo=None)
     try:
@@ -128,8 +125,7 @@ def _weeks_from(first_day: str) -> datetime:
 def truncated(date: Date, unit: str, *, bin_size: int, in_zone: tzinfo, first_day: str) -> Date:
     """Return the start of the bin of `bin_size` units that holds an instant. Bins count from 2000-01-01, local time.
 
-    Raises:
-        ExpressionFault: the bin starts before the year 1.
+    Raises ExpressionFault: the bin starts before the year 1.
     """
     at = local(date, in_zone).replace(tzinfo=None)
     reference = _weeks_from(first_day) if unit == "week" else _BINS_FROM
@@ -193,11 +189,7 @@ _SPECIFIERS: Final[Mapping[str, Callable[[datetime], str]]] = {
 
 
 def formatted(at: datetime, text: str) -> str:
-    """Return a local time as text in a format of %-specifiers.
-
-    Raises:
-        ExpressionFault: a specifier is unknown.
-    """
+    """Return a local time as text in a format of %-specifiers. Raises ExpressionFault: a specifier is unknown."""
 
     def part(match: re.Match[str]) -> str:
         specifier = _SPECIFIERS.get(match[1])
@@ -211,8 +203,7 @@ def formatted(at: datetime, text: str) -> str:
 def date_text(date: Date) -> str:
     """Return an instant as ISO text in UTC with milliseconds.
 
-    Raises:
-        ExpressionFault: the instant is outside the years 1 to 9999.
+    Raises ExpressionFault: the instant is outside the years 1 to 9999.
     """
     return formatted(local(date, UTC), "%Y-%m-%dT%H:%M:%S.%LZ")
 
@@ -239,10 +230,8 @@ def parsed(text: str, text_format: str | None, in_zone: tzinfo) -> Date:
     """Return the instant of a text that is a local time of `in_zone`, or that has its own offset.
 
     Without a format, the text is in ISO 8601.
-
-    Raises:
-        ValueError: the text does not have the format, or has an offset beside a time zone other than UTC, or the format
-            has an unknown specifier.
+    Raises ValueError: the text does not have the format, or has an offset beside a time zone other than UTC, or the
+    format has an unknown specifier.
     """
     if text_format is None:
         at = datetime.fromisoformat(text)

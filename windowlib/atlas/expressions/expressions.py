@@ -42,9 +42,8 @@ REFUSED: Final[Mapping[str, str]] = {
 def compile_expression(expression: Json, place: Place) -> Expression:
     """Return the function that evaluates an expression.
 
-    Raises:
-        SpecError: an operator or a variable is unknown, the number of arguments is wrong, or a literal's type is not
-            supported.
+    Raises SpecError: an operator or a variable is unknown, the number of arguments is wrong, or a literal's type is not
+    supported.
     """
     if isinstance(expression, str) and expression.startswith("$"):
         return _variable(expression, place) if expression.startswith("$$") else _path(expression, place)

@@ -28,7 +28,6 @@ class Scope(NamedTuple):
     variables: Mapping[str, Value] = MappingProxyType({})
 
     def with_variables(self, **variables: Value) -> "Scope":
-        """Return the same scope with additional variables."""
         return self._replace(variables={**self.variables, **variables})
 
 

@@ -77,8 +77,7 @@ def _switch(operand: Json, place: Place, compile_: Compile) -> Expression:
 def variable_name(name_json: Json, place: Place) -> str:
     """Return the name of a variable: a small letter, then letters, digits and underscores.
 
-    Raises:
-        SpecError: the text is not such a name.
+    Raises SpecError: the text is not such a name.
     """
     name = place.text(name_json)
     if not (name.isidentifier() and name[0].islower()):

@@ -45,7 +45,6 @@ class NumberSum:
             self.add(number)
 
     def add(self, number: Value) -> None:
-        """Add a number."""
         self.count += 1
         if isinstance(number, int):
             self._total += number
@@ -103,8 +102,7 @@ def whole(value: Value) -> int | None:
 def integer_of(operator: str, value: Value) -> int:
     """Return the integer argument of an operator as an int.
 
-    Raises:
-        ExpressionFault: the value is not a number without a fraction.
+    Raises ExpressionFault: the value is not a number without a fraction.
     """
     number = whole(value)
     if number is None:

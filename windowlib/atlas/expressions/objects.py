@@ -39,9 +39,7 @@ def merged(operator: str, values: Iterable[Value]) -> Document:
     """Return one object with the fields of all values. A later field replaces an earlier one of the same name.
 
     Null and missing count as empty objects.
-
-    Raises:
-        ExpressionFault: a value is not an object, null or missing.
+    Raises ExpressionFault: a value is not an object, null or missing.
     """
     result: Document = {}
     for value in values:

@@ -113,8 +113,7 @@ def _replacing(operator: str, count: int) -> Callable[..., Value]:
 def pattern(regex: str, options: str = "") -> re.Pattern[str]:
     """Return a compiled regular expression with the options i, m, s, x.
 
-    Raises:
-        ValueError: the regular expression is not valid, or an option is unknown.
+    Raises ValueError: the regular expression is not valid, or an option is unknown.
     """
     flags = 0
     for letter in options:

@@ -15,11 +15,7 @@ Path = tuple[str, ...]
 
 
 def path_of(path: Json, place: Place) -> Path:
-    """Return the path of a field, split at its dots.
-
-    Raises:
-        SpecError: a part is empty or begins with `$`.
-    """
+    """Return the path of a field, split at its dots. Raises SpecError: a part is empty or begins with `$`."""
     names = tuple(place.text(path).split("."))
     if not all(names) or any(name.startswith("$") for name in names):
         raise place.refused(path, "a field's path, such as field or field.inner")
@@ -137,7 +133,6 @@ class _Kept:
         return inner
 
     def of_document(self, document: Document) -> Document:
-        """Return the fields of a document that are kept."""
         fields, result = self.fields, {}
         for name, field in document.items():
             if name in fields and (kept := fields[name].of_value(field)) is not MISSING:
@@ -156,7 +151,6 @@ class _Kept:
 
 
 def _at_objects(value: Value, path: Path) -> Value:
-    """Return the value at a path that goes through objects only, not through arrays."""
     for name in path:
         value = value.get(name, MISSING) if isinstance(value, dict) else MISSING
     return value

@@ -50,8 +50,7 @@ _TYPES: Final = (*_TYPE_NUMBERS.values(), "number")
 def compile_query(query: Json, place: Place) -> Query:
     """Return the function that tells whether a document matches a query.
 
-    Raises:
-        SpecError: an operator is unknown or has a wrong argument.
+    Raises SpecError: an operator is unknown or has a wrong argument.
     """
     parts: list[Query] = []
     for name, inner in place.mapping(query).items():

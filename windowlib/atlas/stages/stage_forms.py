@@ -35,7 +35,6 @@ class Run:
     failures: list[Failure] = field(default_factory=list)
 
     def scope(self, document: Document) -> Scope:
-        """Return the scope of expressions over a document."""
         return Scope(document, self.meta, self.now_ms)
 
 

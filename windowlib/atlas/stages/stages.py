@@ -22,9 +22,7 @@ def group(argument: Json, place: Place) -> Stage:
 
     If the `_id` or an argument fails for a document, the document is a failure and in no group. If an accumulator fails
     at the end, the document `{"_id": ...}` of its group is a failure.
-
-    Raises:
-        SpecError: there is no `_id`, or a field is not an accumulator.
+    Raises SpecError: there is no `_id`, or a field is not an accumulator.
     """
     fields = place.mapping(argument)
     if "_id" not in fields:
@@ -167,8 +165,7 @@ REFUSED: Final[Mapping[str, str]] = {
 def compile_pipeline(pipeline: Json, place: Place) -> tuple[Stage, ...]:
     """Return the compiled stages of a pipeline.
 
-    Raises:
-        SpecError: a stage is refused or unknown, or has a wrong argument.
+    Raises SpecError: a stage is refused or unknown, or has a wrong argument.
     """
     stages = []
     for index, stage in enumerate(place.array(pipeline)):

@@ -30,7 +30,6 @@ class Cells:
         return cls(of_record, sizes, np.flatnonzero(sizes))
 
     def counts(self) -> Int64s:
-        """Return the number of records of each filled cell."""
         return self.sizes.take(self.filled)
 
     def combined(self, function: np.ufunc, values: npt.NDArray[Any], identity: int) -> npt.NDArray[Any]:

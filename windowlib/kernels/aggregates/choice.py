@@ -37,11 +37,7 @@ def column_aggregate(aggregate: object) -> AnyAggregate:
 
 
 def column_aggregates(spec: WindowSpec) -> tuple[AnyAggregate, ...]:
-    """Return the column forms of a spec's aggregates.
-
-    Raises:
-        InvariantBroken: one of them has none.
-    """
+    """Return the column forms of a spec's aggregates. Raises InvariantBroken: one of them has none."""
     function = spec.effective_function()
     if not isinstance(function, Aggregates) or any(map(why_not, function.aggregates)):
         raise InvariantBroken("an aggregate of the plan has no columnar form; coverage.why_not tells which")

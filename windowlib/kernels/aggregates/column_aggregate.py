@@ -67,8 +67,7 @@ class ColumnAggregate(Protocol[S]):
     def results(self, states: S) -> pa.Array:
         """Return the value of each group in the Arrow type of the aggregate's `output_type`.
 
-        Raises:
-            SpecError: a value does not fit the output type. The text is that of the record-at-a-time aggregate.
+        Raises SpecError: a value does not fit the output type. The text is that of the record-at-a-time aggregate.
         """
 
     def to_columns(self, states: S) -> pa.StructArray:

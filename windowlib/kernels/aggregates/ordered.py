@@ -116,7 +116,6 @@ class PlacedLists:
         return len(self.ends)
 
     def sizes(self) -> Int64s:
-        """Return the length of each list."""
         return np.diff(self.ends, prepend=np.int64(0))
 
 
@@ -193,7 +192,6 @@ class ColumnCollectList:
 
 
 def _ascend(group: Int64s, positions: Positions) -> bool:
-    """Return whether the positions ascend inside each group."""
     start, rank = positions
     is_later = (start[1:] > start[:-1]) | ((start[1:] == start[:-1]) & (rank[1:] >= rank[:-1]))
     return bool((is_later | (group[1:] != group[:-1])).all())

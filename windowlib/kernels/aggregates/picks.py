@@ -63,7 +63,6 @@ def inverse(order: Int64s) -> Int64s:
 
 
 def _index_of(places: Int64s) -> Int64s:
-    """Return the index of one state at each place."""
     indices = np.zeros(int(places.max(initial=-1)) + 1, dtype=np.int64)
     indices[places] = np.arange(len(places), dtype=np.int64)
     return indices

@@ -61,7 +61,6 @@ def _replaced(column: pa.Array, indices: Int64s, texts: Sequence[bytes]) -> pa.A
 
 
 def _lowest_exponents(parts: Sequence[Float64s]) -> Int64s:
-    """Return the exponent of the lowest bit of each sum; 0 for 0."""
     last = parts[0]
     for part in parts[1:]:
         last = np.where(part != 0.0, part, last)
@@ -151,11 +150,7 @@ class _Texts:
 
 
 def totals_of_mantissas(mantissa: pa.Array, exponent: Int64s) -> Totals:
-    """Return the sums for stored mantissas and exponents.
-
-    Raises:
-        InvariantBroken: an exponent is less than -1074.
-    """
+    """Return the sums for stored mantissas and exponents. Raises InvariantBroken: an exponent is less than -1074."""
     if len(exponent) and exponent.min() < -SCALE_BITS:
         raise InvariantBroken(
             f"the exponent of an exact sum must be >= -{SCALE_BITS}, got {exponent[exponent < -SCALE_BITS][0]}"

@@ -79,7 +79,6 @@ class Rounds:
     """Runs groups of records that join sessions after a firing, in one block."""
 
     def __init__(self, frame: Frame, block: RecordBlock, *, search: StepSearch, outcome: BlockOutcome) -> None:
-        """Prepare for a block. `search` finds the steps that the block takes."""
         self._frame = frame
         self._block = block
         self._search = search
@@ -235,7 +234,6 @@ class Rounds:
         )
 
     def _emit(self) -> None:
-        """Emit the collected panes."""
         if self._superseded:
             self._outcome.add_panes(Panes(results=None, **_columns(self._superseded)))
         if self._results:

@@ -40,7 +40,6 @@ class SessionWindows:
     """
 
     def __init__(self, frame: Frame, *, round_cost: int = ROUND_COST) -> None:
-        """Create the windows of a frame without open sessions. `round_cost` changes the speed only."""
         self._round_cost = round_cost
         self._frame = frame
         self._assigner = frame.spec.assigner
@@ -72,7 +71,6 @@ class SessionWindows:
         self._opened = OpenWindows.concat(kept, self._frame.aggregates) if kept else resting
 
     def _apart(self, block: RecordBlock) -> tuple[OpenWindows, OpenWindows]:
-        """Return the open sessions of the keys that have records in a block, and all others."""
         opened, aggregates = self._opened, self._frame.aggregates
         has_records = np.zeros(len(self._frame.keys), dtype=np.bool_)
         has_records[block.key_code] = True
@@ -84,7 +82,6 @@ class SessionWindows:
         return opened.take(np.flatnonzero(is_met), aggregates), opened.take(np.flatnonzero(~is_met), aggregates)
 
     def _grouped(self, grouped: Grouped, search: StepSearch, outcome: BlockOutcome) -> Iterator[OpenWindows]:
-        """Emit what the groups of a block cause. Yield the sessions that are still open."""
         self._late(grouped, outcome)
         if self._lateness_ms:
             fires_once = firing_once(grouped)
@@ -110,7 +107,6 @@ class SessionWindows:
         return marked(self._frame, settled.opened, settled.has_fired)
 
     def _elements(self, opened: OpenWindows, block: RecordBlock) -> Elements:
-        """Return the open sessions and the records of a block as elements."""
         met = open_from_ms(block.watermark_ms, self._lateness_ms)
         ends = ends_ms(self._assigner, block)
         if not len(opened):
@@ -195,7 +191,6 @@ def _rounds(counts: Int64s, sizes: Int64s, *, round_cost: int) -> int:
 
 
 def _count_entered(outcome: BlockOutcome, entered: IdSum) -> None:
-    """Count records that entered a session."""
     outcome.add_edges(NEW, entered)
     outcome.fates.setdefault(ASSIGNED, IdSum()).merge(entered)
 
@@ -309,7 +304,6 @@ def _plan(frame: Frame, slice_start_ms: int, steps: StepRange) -> BucketPlan:
 
 
 def _batch(frame: Frame, block: RecordBlock, rows: Int64s) -> pa.RecordBatch:
-    """Return records of a block as the executors get them."""
     layout = frame.plan.layout
     columns: dict[str, pa.Array] = {
         name: pa.array(getattr(block, name)[rows]) for name in ("sequence", "rank", "event_time_ms", "record_hash")

@@ -52,7 +52,6 @@ class SameBounds:
         return len(self.windows) + len(self.keys)
 
     def __contains__(self, key: object) -> bool:
-        """Return whether there is a window of this key."""
         return key in self.opened()
 
     def is_only_waiting(self, at_ms: int) -> bool:
@@ -60,7 +59,6 @@ class SameBounds:
         return not self.windows and at_ms == self.lifetime[0] == self.lifetime[1]
 
     def values(self) -> Collection[OpenWindow]:
-        """Return the windows in no fixed order."""
         return self.opened().values()
 
     def opened(self) -> dict[Hashable, OpenWindow]:
@@ -108,7 +106,6 @@ class SharedStore(WindowStore):
         return sum(len(same_bounds.keys) for same_bounds in self.by_bounds.values())
 
     def settle_waiting(self) -> None:
-        """Add all records that wait to their windows."""
         for same_bounds in self.by_bounds.values():
             same_bounds.opened()
 

@@ -34,11 +34,7 @@ class Resolver:
         return self._find(tuple(name.split("."))) is not None
 
     def leaf(self, path: Path) -> str:
-        """Return the name of the leaf at a path.
-
-        Raises:
-            ValueError: the log has no such column or field.
-        """
+        """Return the name of the leaf at a path. Raises ValueError: the log has no such column or field."""
         name = ".".join(path)
         leaf = self._find(path)
         if leaf is None:
@@ -49,8 +45,7 @@ class Resolver:
     def sql(self, text: str) -> str:
         """Return an expression as SQL over leaves.
 
-        Raises:
-            ValueError: the expression is not allowed, or names a column that the log does not have.
+        Raises ValueError: the expression is not allowed, or names a column that the log does not have.
         """
         return written(text, self._sql_of, are_bytes=self._is_binary)
 
@@ -116,10 +111,8 @@ def derivation_of(
 
     `columns` are pairs of a name and a Spark simple type. `expressions` are pairs of the name of a derived column and
     its expression, which names columns of the log. The filter `where` names derived columns as well.
-
-    Raises:
-        SpecError: an expression is not allowed, names a column that the log does not have, or has a type that no column
-            can have. The message has the name of the derived column.
+    Raises SpecError: an expression is not allowed, names a column that the log does not have, or has a type that no
+    column can have. The message has the name of the derived column.
     """
     resolver = Resolver(dict(columns))
     made = [_derived(resolver, name, text) for name, text in expressions]

@@ -75,9 +75,8 @@ class _Dialect(DuckDB):
 def normal_text(text: str) -> str:
     """Return the normal form of an expression. The normal form of a normal form is the same text.
 
-    Raises:
-        ValueError: the text is no expression of the vocabulary; the message has what was found, the place and what is
-            allowed.
+    Raises ValueError: the text is no expression of the vocabulary; the message has what was found, the place and what
+    is allowed.
     """
     normal = written(text, quoted)
     if len(normal) > MAX_TEXT:
@@ -95,8 +94,7 @@ def quoted(path: Path) -> str:
 def path_of(text: str) -> Path | None:
     """Return the parts of an expression that is only a name, such as `payload.user.id`; None for any other one.
 
-    Raises:
-        ValueError: as for `normal_text`.
+    Raises ValueError: as for `normal_text`.
     """
     node = _parsed(text)
     return _path(node) if isinstance(node, exp.Column | exp.Dot) else None
@@ -107,9 +105,7 @@ def written(text: str, names: Names, *, are_bytes: Callable[[Path], bool] | None
 
     `names` returns the SQL in place of a name. `are_bytes` tells whether a name is a BINARY column; None if the types
     of names are not known yet.
-
-    Raises:
-        ValueError: as for `normal_text`.
+    Raises ValueError: as for `normal_text`.
     """
     return _Writer(names, are_bytes).write(_parsed(text))
 
@@ -217,7 +213,6 @@ class _Writer:
         return f"({'-' if isinstance(node, exp.Neg) else 'not'} {self.write(node.this)})"
 
     def like(self, node: exp.Expr) -> str:
-        """Write `like` or `not like`."""
         _only(node, "this", "expression", flags=("negate",))
         word = "not like" if node.args.get("negate") else "like"
         return f"({self.write(node.this)} {word} {self.write(node.expression)})"
@@ -348,7 +343,6 @@ def _check_part(part: str, allowed: Sequence[str], function: str) -> None:
 
 
 def _path(node: object) -> Path | None:
-    """Return the parts of a name; None if the node is no name."""
     match node:
         case exp.Column(this=exp.Identifier()):
             return tuple(part.name for part in node.parts)
