@@ -2,13 +2,16 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from random import Random
 
+from jobs.cli import follow as follow_command, run as run_command
 from jobs.lake.rewrites import Rewrite, RewrittenSlice
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.view import LedgerView, RequestKind, StagedRun
 from jobs.orchestration import gating, scheduling
+from jobs.orchestration.following import following
 from jobs.orchestration.interval_backfill import plan_backfill_interval
 from jobs.orchestration.requests import Staging, run_request
 from jobs.orchestration.scheduling import Decision, Replay
@@ -22,6 +25,7 @@ from jobs.publishing.waivers import waive
 from jobs.runs import Verdict, WarmUp
 from tests.simulation.actors import Actor
 from tests.simulation.checkers import Checkers
+from tests.simulation.command_checkers import FOLLOW
 from tests.simulation.world import (
     DAY_MS,
     DAYS,
@@ -53,6 +57,16 @@ def run_by_hand(world: World, actor: Actor, rng: Random) -> None:
     )  # fmt: skip
     staging = Staging(chunk=rng.choice([None, 1, 2]))
     run_request(work, asked, MemoryReplayer(world, actor), staging=staging, publish=rng.random() < 0.8)
+
+
+def follow(world: World, actor: Actor, rng: Random) -> None:
+    """Play `hindcast follow` of a pipeline that reads another one, whose published slices are all or the first ones."""
+    world.kinds[actor.pid] = FOLLOW
+    work, _warnings = following(world.request_context(actor, SPECS[0]))
+    slices, publishes = SLICES[: rng.choice([DAYS, rng.randrange(DAYS) + 1])], rng.random() < 0.7
+    asked = replace(follow_command._asked(work, slices, reason="", publishes=publishes), who=actor.name)
+    run = partial(run_request, work, replayer=MemoryReplayer(world, actor), staging=Staging())
+    run_command._in_its_turn(work, asked, run, publishes=publishes, ways="Decide it")
 
 
 def adopt(world: World, actor: Actor, rng: Random) -> None:

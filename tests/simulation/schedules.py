@@ -23,6 +23,7 @@ from jobs.publishing.waivers import waive
 from jobs.runs import EMPTY_STATE, CheckResult, Verdict
 from tests.simulation.actors import Actor
 from tests.simulation.checkers import Checkers, Observer, Violation
+from tests.simulation.current_table import CurrentTable
 from tests.simulation.memory_store import NO_FAULTS, FaultRates
 from tests.simulation.programs import (
     HUMAN,
@@ -30,6 +31,7 @@ from tests.simulation.programs import (
     accept_erased,
     adopt,
     decide,
+    follow,
     no_rows,
     reader_of,
     run_as_dag,
@@ -38,6 +40,7 @@ from tests.simulation.programs import (
     try_candidate,
 )
 from tests.simulation.world import (
+    CURRENT,
     DAY_MS,
     DAYS,
     FIRST_ERASURE,
@@ -46,7 +49,7 @@ from tests.simulation.world import (
     LEASE_MS,
     PLAIN,
     RETENTION,
-    RULE,
+    RULES,
     SLICES,
     SPECS,
     YEAR_MS,
@@ -110,8 +113,8 @@ def play(seed: int, world: World | None = None) -> Played:
     checkers = Checkers(Observer(world))
     world.on_commit, world.on_removal = checkers.committed, checkers.removed
     world.log = [[rng.randrange(1, 9)] for _ in range(DAYS)]
-    world.rule, world.retention = rng.choice(["", RULE]), rng.choice(["", RETENTION])
-    with simulated(world):
+    world.rule, world.retention = rng.choice(RULES), rng.choice(["", RETENTION])
+    with simulated(world, checkers):
         try:
             if rng.random() < 0.5:
                 _alone(world, checkers, lambda actor: _run_all(world, actor))
@@ -133,7 +136,7 @@ def play(seed: int, world: World | None = None) -> Played:
 
 
 @contextmanager
-def simulated(world: World) -> Iterator[None]:
+def simulated(world: World, checkers: Checkers) -> Iterator[None]:
     """Replace what the product takes from the machine: threads, contexts of tasks, and the comparison of rows."""
 
     def judged(_work: RequestContext, view: LedgerView, request: Request) -> dict[str, tuple[CheckResult, ...]]:
@@ -143,6 +146,8 @@ def simulated(world: World) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("jobs.publishing.judging.judged_checks_of", judged)
         patch.setattr(lease_keeping, "threading", SimulatedThreading(world))
+        if CURRENT in world.rule:
+            CurrentTable(world, checkers.moved).patch(patch)
         yield
 
 
@@ -157,6 +162,8 @@ def step(world: World, checkers: Checkers, actor: Actor) -> None:
         raise checkers.violation
     if actor.done and actor.error is not None and not isinstance(actor.error, HindcastError):
         raise Violation(UNEXPECTED_ERROR, f"{actor.name}: {actor.error!r}") from actor.error
+    if actor.done and actor.pid not in world.alive:  # its last thread
+        checkers.ended(actor)
     if world.steps > MOST_STEPS:
         raise Violation(ENDLESS, f"{world.steps:,} steps")
 
@@ -176,6 +183,7 @@ def _disturbed(world: World, checkers: Checkers) -> None:
         adopt,
         try_candidate,
         reader_of(checkers),
+        follow,
     ]
     while left or world.actors:
         if left and len(world.alive) < most and (not world.actors or rng.random() < 0.2):
