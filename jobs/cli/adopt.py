@@ -114,12 +114,13 @@ def _slices(work: RequestContext, from_text: str | None) -> tuple[Slice, ...]:
         )
     last, grid = head.result.slice, slice_grid(work.pipeline)
     default = last if slice_at(grid, last.start_ms) == last else slice_at(grid, last.end_ms)
+    final = slice_at(grid, parse_bound(work.pipeline, last.slice_id))  # in another time zone: the day of its date
     first = default if from_text is None else slice_at(grid, parse_bound(work.pipeline, from_text))
     if default != last and first == default:
         return check_range(work.pipeline, first.start_ms, first.end_ms, now_ms=work.ledger.now_ms())
-    if first.start_ms > last.start_ms:
+    if first.start_ms > final.start_ms:
         raise RequestError(
             f"--from {first.slice_id} is after the published head {last.slice_id} of pipeline {work.pipeline.name}. "
             "The new spec begins at a published slice"
         )
-    return check_range(work.pipeline, first.start_ms, last.end_ms, now_ms=work.ledger.now_ms())
+    return check_range(work.pipeline, first.start_ms, final.end_ms, now_ms=work.ledger.now_ms())

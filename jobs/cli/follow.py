@@ -10,9 +10,11 @@ from jobs.cli.plan import NoPlanYet, downstream_plans, show_downstream
 from jobs.cli.progress import progress_option
 from jobs.cli.run import Shown, run_asked
 from jobs.cli.slice_lines import all_option
+from jobs.ledger.view import Request
 from jobs.orchestration.following import following, readers_of, slices_to_follow
 from jobs.orchestration.open_ranges import in_the_way
 from jobs.orchestration.requests import Staging
+from jobs.plain_text import shortened
 from jobs.planning.plan import Plan
 from jobs.planning.request_context import Asked, IfOpen, RequestContext, find_resumable
 from jobs.publishing.stop_reasons import stopping_runs
@@ -78,26 +80,40 @@ def follow_command(  # noqa: PLR0913 - one parameter per option
 def _asked(work: RequestContext, slices: Sequence[Slice], *, reason: str, publishes: bool) -> Asked:
     """Return what is asked for. It replaces requests that an earlier `follow` has left, and no person decides on.
 
-    A person decides on those that were staged with `--no-publish`: only another one with this option replaces them.
+    A person decides on those that were staged with `--no-publish`, which only another one with this option replaces,
+    and on those of other commands.
+
+    Raises:
+        RequestError: an open request of the same slices, which would be continued, is one that a person decides on.
     """
     own = f"follows the publications of {work.pipeline.log.pipeline}"
-    staged = f"{own}, staged with --no-publish"
-    wanted = own if publishes else staged
-    from_ms, to_ms = slices[0].start_ms, slices[-1].end_ms
-    asked = Asked(from_ms=from_ms, to_ms=to_ms, who=options.who(), reason=reason or wanted)
+    wanted = own if publishes else f"{own}, staged with --no-publish"
+    asked = Asked(
+        from_ms=slices[0].start_ms,
+        to_ms=slices[-1].end_ms,
+        who=options.who(),
+        reason=f"{wanted}: {reason}" if reason else wanted,
+    )
     view = work.ledger.view()
-    resumable = find_resumable(work, view, asked)
-    if resumable is not None and publishes and view.requests[resumable].reason == staged:
-        name, request_id = work.pipeline.name, resumable[:SHOWN_DIGITS]
+    left = view.requests.get(find_resumable(work, view, asked) or "")
+    if left is not None and left.runs and _purpose(left) not in {own, wanted}:
+        name, request_id = work.pipeline.name, left.request_id[:SHOWN_DIGITS]
+        why = f" ({shortened(left.reason)})" if left.reason else ""
         raise RequestError(
-            f"request {request_id} was staged with --no-publish, so a person decides on it: `hindcast publish {name} "
-            f"--request {request_id}` or `hindcast cancel {name} --request {request_id} --reason …`"
+            f"request {request_id} of {left.who}{why} has the same slices, so a person decides on it: `hindcast "
+            f"{'publish' if left.is_complete else 'run'} {name} --request {request_id}` or `hindcast cancel {name} "
+            f"--request {request_id} --reason …`"
         )
-    others = () if resumable is not None else in_the_way(work, view, asked)
+    others = () if left is not None and _purpose(left) == wanted else in_the_way(work, view, asked)
     runs = [view.runs.get(run_id) for other in others for run_id in other.runs.values()]  # some may be condemned
-    is_left = all(other.reason in {own, wanted} and not stopping_runs(view, other) for other in others)
+    is_left = all(_purpose(other) in {own, wanted} and not stopping_runs(view, other) for other in others)
     is_replacing = others and is_left and not any(run is not None and run.waiver for run in runs)
     return replace(asked, if_open=IfOpen.REPLACE) if is_replacing else asked
+
+
+def _purpose(request: Request) -> str:
+    """Return the reason of a request without the words of the person (`--reason`)."""
+    return request.reason.partition(": ")[0]
 
 
 def _print_plans(name: str, plans: Sequence[Plan | NoPlanYet], *, fold_from: int | None) -> None:

@@ -561,3 +561,11 @@ def test_an_adoption_whose_slices_the_file_leaves_out_is_refused(published: Shel
         assert f"`log.slice` has {'first: None, last' if bound == 'last' else 'first'}: {day(start)}" in flat(
             published.err
         ), published.err
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "Pacific/Auckland"])
+def test_another_time_zone_is_adopted_from_the_first_published_slice(published: Shell, zone: str) -> None:
+    """Defect: it was refused, because a `to` that nobody had given was inside a slice."""
+    write(published, "0s", **{"slice: {by: day}": f"slice: {{by: day, timezone: {zone}}}"})
+    assert published("adopt", "sales", "--from", day(0), "--dry-run") == 0, published.err
+    assert f"[{day(0)}, {day(3)}) half-open: 3 of 3 slices to replay" in published.out

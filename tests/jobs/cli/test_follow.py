@@ -72,6 +72,10 @@ def append(root: Path, day: int, hours: list[int]) -> None:
     write_deltalake(place, pa.Table.from_pylist(rows, schema), mode="append", partition_by=["day"])
 
 
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
 @pytest.fixture
 def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Shell:
     """A shell whose replays are real. Days read hours, and pairs of days read days."""
@@ -326,16 +330,20 @@ def test_a_request_that_could_not_be_published_does_not_stop_the_next_one(shell:
 
 
 def test_what_a_person_has_staged_is_not_replaced(shell: Shell) -> None:
-    """Defect: `follow` closed a request that was staged with --no-publish, and published its slices."""
+    """Defects: `follow` published what was staged with --no-publish, also with a reason, or by `run`."""
     (shell.root / "pipelines" / "pairs.yaml").unlink()
     days = [str(FIRST + timedelta(days=day)) for day in range(3)]
     assert shell("run", "hours", "--from", days[0], "--to", days[1]) == 0, shell.err
-    assert shell("follow", "hours", "--no-publish") == 0, shell.err
+    assert shell("follow", "hours", "--no-publish", "--reason", "look first") == 0, shell.err
     assert shell("follow", "hours") == 1
-    assert "staged with --no-publish, so a person decides" in shell.err
+    assert "staged with --no-publish: look first) has the same slices, so a person decides" in flat(shell.err)
     assert shell("run", "hours", "--from", days[1], "--to", days[2]) == 0, shell.err
     assert shell("follow", "hours") == 1
-    assert "staged with --no-publish) is open for" in " ".join(shell.err.split())
+    assert "staged with --no-publish: look first) is open for" in flat(shell.err)
+    assert shell("publish", "days") == 0, shell.err
+    assert shell("run", "days", "--from", days[0], "--to", days[2], "--no-publish") == 0, shell.err
+    assert shell("follow", "hours", "--reason", "each hour") == 1
+    assert "has the same slices, so a person decides on it: `hindcast publish days" in flat(shell.err)
     assert shell("publish", "days") == 0, shell.err
     assert shell("follow", "hours") == 0, shell.err
     assert shell.json("status", "days")["pipelines"][0]["published"]["slices"] == 2
