@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import ParamSpec
 
+from jobs.lake.plain_table import Shows
 from jobs.ledger.chain import GENESIS, Row
 from jobs.ledger.events import EventKind, LedgerEvent
 from jobs.ledger.leases import Lease, is_held
@@ -19,7 +20,14 @@ from jobs.reading.published import published_runs
 from jobs.reading.stored_rows import run_attempt
 from jobs.runs import EMPTY_STATE, Verdict
 from tests.simulation.actors import Actor
-from tests.simulation.world import SLICES, Rows, World, judged_by_hash
+from tests.simulation.command_checkers import (
+    a_current_table_shows_a_published_state,
+    a_mend_keeps_every_run,
+    a_program_leaves_the_current_table_at_its_publication,
+    follow_leaves_what_a_person_decides,
+    follow_runs_no_slice_twice,
+)
+from tests.simulation.world import CURRENT, SETTLED_RULE, SLICES, Rows, World, judged_by_hash
 
 P = ParamSpec("P")
 Seen = dict[str, str | None]
@@ -48,6 +56,9 @@ class Observer:
     staged: set[tuple[str, str]] = field(default_factory=set)  # (attempt, slice)
     waived: set[str] = field(default_factory=set)  # runs with a waiver that no cancellation or rollback has ended
     started_by: dict[str, int] = field(default_factory=dict)  # attempt -> pid
+    current_seq: int = 0  # the publication that the current table shows
+    published_by: dict[int, int] = field(default_factory=dict)  # pid -> its newest publication or rollback
+    followed: set[tuple[int, str]] = field(default_factory=set)  # (pid, slice) that a `follow` has staged
     needed: Mapping[Rows, str] = field(default_factory=dict)  # rows that `view` needs -> what is wrong without them
     written: Counter[str] = field(default_factory=Counter)  # kind of event -> commits with such events
 
@@ -152,7 +163,7 @@ def no_run_is_stolen(commit: Commit) -> None:
     started_by = commit.observer.started_by
     for event in commit.of(EventKind.STARTED):
         started_by[str(event.attempt_id)] = commit.actor.pid
-    for event in commit.of(EventKind.STAGED):
+    for event in commit.of(EventKind.STAGED) if not commit.of(EventKind.MENDED) else ():
         assert started_by[str(event.attempt_id)] == commit.actor.pid, "another process staged the attempt"
 
 
@@ -162,6 +173,8 @@ def no_publication_is_lost_or_merged(commit: Commit) -> None:
     assert not (published and reverted), "a commit publishes or rolls back"
     assert len({event.request_id for event in published}) <= 1, "a commit publishes one request"
     changes: Seen = {str(event.slice_id): event.run_id for event in (*published, *reverted)}
+    if changes:
+        observer.published_by[commit.actor.pid] = commit.version
     if published:
         observer.standing.append((commit.version, dict(observer.seen)))
     observer.seen.update(changes)
@@ -206,7 +219,7 @@ def only_passed_or_waived_runs_are_published(commit: Commit) -> None:
 
 
 def a_published_run_was_judged(commit: Commit) -> None:
-    if not commit.world.rule:
+    if SETTLED_RULE not in commit.world.rule:
         return
     for event in commit.of(EventKind.PUBLISHED):
         judgement = commit.view.run(str(event.run_id)).judgement
@@ -364,6 +377,7 @@ def a_candidate_stays_beside_the_chain(commit: Commit) -> None:
 
 
 AFTER_COMMITS: Mapping[Callable[[Commit], None], Collection[EventKind]] = {
+    a_mend_keeps_every_run: {EventKind.MENDED},
     no_run_is_staged_twice: {EventKind.STAGED},
     no_run_is_stolen: {EventKind.STARTED, EventKind.STAGED},
     no_publication_is_lost_or_merged: (),
@@ -383,6 +397,8 @@ AFTER_COMMITS: Mapping[Callable[[Commit], None], Collection[EventKind]] = {
     a_condemned_attempt_has_no_holder_and_no_run: {EventKind.STAGED, EventKind.CONDEMNED},
     an_erasure_is_accepted_once_and_before_it_is_replayed: {EventKind.ACCEPTED, EventKind.STAGED},
     a_candidate_stays_beside_the_chain: {EventKind.CHECKED, EventKind.CLOSED, EventKind.PUBLISHED},
+    follow_leaves_what_a_person_decides: {EventKind.REQUESTED, EventKind.PUBLISHED},
+    follow_runs_no_slice_twice: {EventKind.STAGED},
 }
 """Checker -> the kinds of the events that it looks at. Without any, it is called after every commit."""
 
@@ -447,6 +463,17 @@ class Checkers:
         world = self.observer.world
         self._run(no_file_of_a_run_is_gone, world, self.observer.view)
         self._run(no_needed_row_is_deleted, self.observer, {*map(world.rows_of, paths)})
+
+    def moved(self, shows: Shows, rows: Mapping[str, str]) -> None:
+        """Check after a move of the current table."""
+        self._run(a_current_table_shows_a_published_state, self.observer, shows, rows)
+
+    def ended(self, actor: Actor) -> None:
+        """Check after a process has ended without an error. A DAG run may have hidden one, which its next run mends."""
+        world = self.observer.world
+        is_killed = actor.is_dead or actor.error is not None
+        if CURRENT in world.rule and not is_killed and world.kinds.get(actor.pid) != "dag":
+            self._run(a_program_leaves_the_current_table_at_its_publication, self.observer, actor.pid)
 
     def read(self, view: LedgerView, *, newest: int, at: int | None) -> None:
         """Check what a reader sees; `newest` is the newest version that the same reader has seen."""

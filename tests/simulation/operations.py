@@ -107,7 +107,7 @@ def made_start() -> Start:
         start.opened = open_request(world.request_context(actor, SPECS[0]), asked_for(3, 4, is_fresh=True))
         start.requests["worked"] = start.opened.request_id
 
-    with simulated(world):
+    with simulated(world, checkers):
         staged("first", asked_for(0, 3), publishes=True)
         staged("failed", Asked(from_ms=None, to_ms=None, who="a", reason="", kind=RequestKind.AIRFLOW_BACKFILL))
         world.log[3].append(1)
@@ -249,7 +249,7 @@ class Pair:
         world = start.world
         actor = world.start(name, partial(OPERATIONS[name], start), host="h1")
         names = []
-        with simulated(world):
+        with simulated(world, Checkers(start.observer)):
             while not actor.done and actor.step_name != WORKING:
                 names.append(actor.step_name)
                 world.step(actor)
@@ -273,7 +273,7 @@ class Pair:
         firsts = [index for index, count in enumerate(self.first_steps) for _ in range(count)]
         rest = [index for index in (0, 1) for _ in range(10 * STEPS)]
         try:
-            with simulated(world):
+            with simulated(world, checkers):
                 for index in (*firsts, *order):
                     if not actors[index].done:
                         step(world, checkers, actors[index])

@@ -2,17 +2,21 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from random import Random
 
+from jobs.cli import follow as follow_command, run as run_command
 from jobs.lake.rewrites import Rewrite, RewrittenSlice
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.view import LedgerView, RequestKind, StagedRun
 from jobs.orchestration import gating, scheduling
+from jobs.orchestration.following import following
 from jobs.orchestration.interval_backfill import plan_backfill_interval
+from jobs.orchestration.mending import mend
 from jobs.orchestration.requests import Staging, run_request
 from jobs.orchestration.scheduling import Decision, Replay
-from jobs.planning.request_context import Asked, IfOpen, RequestContext
+from jobs.planning.request_context import Asked, IfOpen, RequestContext, is_live
 from jobs.publishing.accepting import acceptance_events
 from jobs.publishing.cleaning import clean
 from jobs.publishing.decisions import cancel, resume, rollback
@@ -22,6 +26,7 @@ from jobs.publishing.waivers import waive
 from jobs.runs import Verdict, WarmUp
 from tests.simulation.actors import Actor
 from tests.simulation.checkers import Checkers
+from tests.simulation.command_checkers import FOLLOW
 from tests.simulation.world import (
     DAY_MS,
     DAYS,
@@ -53,6 +58,24 @@ def run_by_hand(world: World, actor: Actor, rng: Random) -> None:
     )  # fmt: skip
     staging = Staging(chunk=rng.choice([None, 1, 2]))
     run_request(work, asked, MemoryReplayer(world, actor), staging=staging, publish=rng.random() < 0.8)
+
+
+def follow(world: World, actor: Actor, rng: Random) -> None:
+    """Play `hindcast follow` of a pipeline that reads another one, whose published slices are all or the first ones."""
+    world.kinds[actor.pid] = FOLLOW
+    work, _warnings = following(world.request_context(actor, SPECS[0]))
+    slices, publishes = SLICES[: rng.choice([DAYS, rng.randrange(DAYS) + 1])], rng.random() < 0.7
+    waiting = waiting_requests(work)
+    asked = replace(follow_command._asked(work, slices, reason="", publishes=publishes), who=actor.name)
+    world.waiting[actor.pid] = waiting & waiting_requests(work)
+    run = partial(run_request, work, replayer=MemoryReplayer(world, actor), staging=Staging())
+    run_command._in_its_turn(work, asked, run, publishes=publishes, ways="Decide it")
+
+
+def waiting_requests(work: RequestContext) -> frozenset[str]:
+    """Return the open requests with runs on which nobody works, so that a person may decide on them."""
+    requests = work.ledger.view().open_requests()
+    return frozenset(request.request_id for request in requests if request.runs and not is_live(work, request))
 
 
 def adopt(world: World, actor: Actor, rng: Random) -> None:
@@ -179,6 +202,20 @@ def decide(world: World, actor: Actor, rng: Random) -> None:
             cancel(work, rng.choice(view.open_requests()).request_id, reason="not needed", by=by)
         case _:
             resume(work, reason="continue", who=actor.name)
+
+
+def mend_rows(world: World, actor: Actor, rng: Random) -> None:
+    """Damage a file of a run, or take a run whose files were damaged before, and play `hindcast mend` of its slice."""
+    world.kinds[actor.pid] = HUMAN
+    work = world.request_context(actor, SPECS[0])
+    runs = [*work.ledger.view().runs.values()]
+    if not runs:
+        return
+    result = rng.choice(runs).result
+    paths = world.paths.get((rng.choice(["panes", "timers"]), (result.slice.slice_id, result.attempt_id)), ())
+    world.damaged |= {*paths} & world.named
+    world.fault("damaged rows")
+    mend(work, result.slice, MemoryReplayer(world, actor), who=actor.name, dry_run=rng.random() < 0.1)
 
 
 def accept_erased(world: World, work: RequestContext, actor: Actor, only: int | None) -> None:

@@ -23,6 +23,8 @@ from jobs.publishing.waivers import waive
 from jobs.runs import EMPTY_STATE, CheckResult, Verdict
 from tests.simulation.actors import Actor
 from tests.simulation.checkers import Checkers, Observer, Violation
+from tests.simulation.current_table import CurrentTable
+from tests.simulation.damage import patch_mending
 from tests.simulation.memory_store import NO_FAULTS, FaultRates
 from tests.simulation.programs import (
     HUMAN,
@@ -30,6 +32,8 @@ from tests.simulation.programs import (
     accept_erased,
     adopt,
     decide,
+    follow,
+    mend_rows,
     no_rows,
     reader_of,
     run_as_dag,
@@ -38,6 +42,7 @@ from tests.simulation.programs import (
     try_candidate,
 )
 from tests.simulation.world import (
+    CURRENT,
     DAY_MS,
     DAYS,
     FIRST_ERASURE,
@@ -46,7 +51,7 @@ from tests.simulation.world import (
     LEASE_MS,
     PLAIN,
     RETENTION,
-    RULE,
+    RULES,
     SLICES,
     SPECS,
     YEAR_MS,
@@ -68,6 +73,7 @@ PAUSED_PACE_MS = HOUR_MS // 6
 SHOWN_STEPS = 60
 """A failure shows so many of its last steps."""
 REFUSED = "last run that is refused, because a state was removed"
+SETTLED_TABLE = "one_more_run_moves_the_current_table_to_the_newest_publication"
 UNEXPECTED_ERROR, ENDLESS = "only_named_errors_end_a_process", "every_schedule_ends"
 SETTLED_ROWS, CLEAN_FILES = "one_more_run_gives_the_rows_of_an_undisturbed_one", "a_clean_up_leaves_what_commits_name"
 
@@ -110,8 +116,8 @@ def play(seed: int, world: World | None = None) -> Played:
     checkers = Checkers(Observer(world))
     world.on_commit, world.on_removal = checkers.committed, checkers.removed
     world.log = [[rng.randrange(1, 9)] for _ in range(DAYS)]
-    world.rule, world.retention = rng.choice(["", RULE]), rng.choice(["", RETENTION])
-    with simulated(world):
+    world.rule, world.retention = rng.choice(RULES), rng.choice(["", RETENTION])
+    with simulated(world, checkers):
         try:
             if rng.random() < 0.5:
                 _alone(world, checkers, lambda actor: _run_all(world, actor))
@@ -133,7 +139,7 @@ def play(seed: int, world: World | None = None) -> Played:
 
 
 @contextmanager
-def simulated(world: World) -> Iterator[None]:
+def simulated(world: World, checkers: Checkers) -> Iterator[None]:
     """Replace what the product takes from the machine: threads, contexts of tasks, and the comparison of rows."""
 
     def judged(_work: RequestContext, view: LedgerView, request: Request) -> dict[str, tuple[CheckResult, ...]]:
@@ -143,6 +149,9 @@ def simulated(world: World) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("jobs.publishing.judging.judged_checks_of", judged)
         patch.setattr(lease_keeping, "threading", SimulatedThreading(world))
+        patch_mending(world, patch)
+        if CURRENT in world.rule:
+            CurrentTable(world, checkers.moved).patch(patch)
         yield
 
 
@@ -157,6 +166,8 @@ def step(world: World, checkers: Checkers, actor: Actor) -> None:
         raise checkers.violation
     if actor.done and actor.error is not None and not isinstance(actor.error, HindcastError):
         raise Violation(UNEXPECTED_ERROR, f"{actor.name}: {actor.error!r}") from actor.error
+    if actor.done and actor.pid not in world.alive:  # its last thread
+        checkers.ended(actor)
     if world.steps > MOST_STEPS:
         raise Violation(ENDLESS, f"{world.steps:,} steps")
 
@@ -176,6 +187,8 @@ def _disturbed(world: World, checkers: Checkers) -> None:
         adopt,
         try_candidate,
         reader_of(checkers),
+        follow,
+        mend_rows,
     ]
     while left or world.actors:
         if left and len(world.alive) < most and (not world.actors or rng.random() < 0.2):
@@ -274,6 +287,9 @@ def _settle(world: World, checkers: Checkers) -> None:
     _alone(world, checkers, lambda actor: _run_all(world, actor))
     if not world.faults[REFUSED]:
         _check(SETTLED_ROWS, lambda: _is_as_undisturbed(world, checkers.observer.view))
+        if CURRENT in world.rule:
+            newest = checkers.observer.view.publications[-1].seq
+            _check(SETTLED_TABLE, lambda: _is_at(checkers.observer.current_seq, newest))
     world.pass_time(YEAR_MS)
     _alone(world, checkers, lambda actor: _clean_all(world, actor))
     _check(CLEAN_FILES, lambda: _has_only_named_files(world))
@@ -331,6 +347,10 @@ def _is_as_undisturbed(world: World, view: LedgerView) -> None:
         shown = (run.result.run_id, dict(run.result.digests))
         assert shown == (wanted.run_id, dict(wanted.digests)), slice_.slice_id
         state = run.result.state_after
+
+
+def _is_at(shown: int, newest: int) -> None:
+    assert shown == newest, f"the current table shows publication {shown}, and readers see {newest}"
 
 
 def _has_only_named_files(world: World) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from jobs.cli import follow, run as run_command
+from jobs.lake.log_match import Match
 from jobs.ledger import view
 from jobs.ledger.chain import Row
 from jobs.ledger.events import LedgerEvent
@@ -16,10 +18,12 @@ from jobs.ledger.ledger import Ledger
 from jobs.ledger.projection import Projection
 from jobs.ledger.table import ConflictError
 from jobs.ledger.view import LedgerView
-from jobs.orchestration import attempts
+from jobs.orchestration import attempts, mending
 from jobs.planning import request_context
 from jobs.publishing import cleaning, judging, publishing, rules
 from jobs.publishing.retention import Need
+from tests.simulation.command_checkers import FOLLOWED
+from tests.simulation.current_table import CurrentTable
 from tests.simulation.memory_store import MemoryStore
 from tests.simulation.schedules import FailedSchedule, play
 
@@ -179,6 +183,35 @@ def no_open_requests(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Need, "_open", ())
 
 
+def a_table_moved_from_any_version(patch: pytest.MonkeyPatch) -> None:
+    """A move of a current table replaces what another process has written since it was read."""
+    move = CurrentTable.replace
+
+    def late(table: CurrentTable, plain: Any, actions: Any, new: Any) -> bool:  # noqa: ANN401
+        while not move(table, plain, actions, new):
+            plain = replace(plain, version=len(table.versions))
+        return True
+
+    patch.setattr(CurrentTable, "replace", late)
+
+
+def followed_twice(patch: pytest.MonkeyPatch) -> None:
+    """`follow` replays what it has replayed already."""
+
+    def twice(_work: Any, asked: Any, run: Any, *, publishes: bool, ways: str) -> None:  # noqa: ANN401
+        del ways
+        for _ in range(2):
+            run(replace(asked, is_fresh=True), publish=publishes)
+
+    patch.setattr(run_command, "_in_its_turn", twice)
+
+
+def mended_with_other_records(patch: pytest.MonkeyPatch) -> None:
+    """A mend replays what the log has now, and does not compare the rows with those of the run."""
+    patch.setattr(mending, "match_input", lambda *_positional: Match.SAME)
+    patch.setattr(mending, "_compare", nothing)
+
+
 @dataclass(frozen=True)
 class Defect:
     """A change of the protocol. `checker` has to find it, or any if it is empty. The search begins with seed `first`.
@@ -226,6 +259,19 @@ DEFECTS = {
     "rows of open requests are deleted": Defect(no_open_requests, "no_needed_row_is_deleted", first=34),
     "a publication closes everything": Defect(settled_by_any, "a_publication_closes_only_settled_requests", first=54),
     "a reader goes back": Defect(stale_head_ignored, first=80),
+    "a publication leaves the current table": Defect(
+        dropped(publishing, "move_current_tables"), "a_program_leaves_the_current_table_at_its_publication"
+    ),
+    "two moves of a current table": Defect(
+        a_table_moved_from_any_version, "a_current_table_shows_a_published_state", first=78
+    ),
+    "follow takes every request for its own": Defect(
+        always(follow, "_purpose", value=FOLLOWED), "follow_leaves_what_a_person_decides", first=93
+    ),
+    "follow replays again": Defect(followed_twice, "follow_runs_no_slice_twice", first=9),
+    "a mend of a condemned attempt": Defect(dropped(mending, "_refuse_lost_rows"), "a_mend_keeps_every_run", first=155),
+    "mended rows do not count": Defect(dropped(Projection, "_mend"), "a_mend_keeps_every_run", first=3),
+    "a mend with other records": Defect(mended_with_other_records, "a_mend_keeps_every_run", first=113),
 }
 
 

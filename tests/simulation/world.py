@@ -40,15 +40,16 @@ YEAR_MS = 365 * DAY_MS
 LAKE = Lake(root="/nowhere")
 SPECS = (PIPELINE, PIPELINE.replace("size: 1d", "size: 2d"))
 PIPELINES = {text: sales(text) for text in SPECS}
-RULE = "publish: {settled: {after: 1d, change_at_most: {share: 0.1}}}\n"
+SETTLED_RULE, CURRENT = "settled: {after: 1d, change_at_most: {share: 0.1}}", "current_tables: [window_outputs]"
+RULES = ("", *(f"publish: {{{part}}}\n" for part in (SETTLED_RULE, CURRENT, f"{SETTLED_RULE}, {CURRENT}")))
 RETENTION = "retention: {superseded: 1d, unpublished: 1d, checkpoints: 30d}\n"
 FILES = {
     (text, rule, retention): sales(text + rule + retention)
     for text in SPECS
-    for rule in ("", RULE)
+    for rule in RULES
     for retention in ("", RETENTION)
 }
-"""The pipeline files: by spec, rule for settled windows, and retention."""
+"""The pipeline files: by spec, rules of publications, and retention."""
 PLAIN = PIPELINES[PIPELINE]
 SLICES = slices_between(PLAIN, FIRST_MS, FIRST_MS + DAYS * DAY_MS)
 NUMBERS = {slice_: number for number, slice_ in enumerate(SLICES)}
@@ -79,6 +80,7 @@ class World:
     kinds: dict[int, str] = field(default_factory=dict)  # pid -> the kind of process
     dag_runs: list[tuple[str, str, int]] = field(default_factory=list)  # kind, id and end of every DAG run
     dag_leases: dict[str, set[int]] = field(default_factory=dict)  # lease -> pids of the processes of the DAG run
+    waiting: dict[int, frozenset[str]] = field(default_factory=dict)  # pid of `follow` -> what waits for a person
     last_read_ms: dict[int, int] = field(default_factory=dict)  # pid -> the clock at its last read of the ledger
     ahead_ms: dict[int, int] = field(default_factory=dict)  # pid -> how far the clock of its host is ahead
     paused_until_ms: dict[int, int] = field(default_factory=dict)  # pid -> the elapsed time at which it comes back
@@ -88,13 +90,14 @@ class World:
     gone: set[str] = field(default_factory=set)  # those of `named` whose files were removed
     places: dict[str, Attempt] = field(default_factory=dict)  # path -> the attempt at a slice whose rows it has
     paths: dict[Rows, tuple[str, ...]] = field(default_factory=dict)  # table, attempt -> its `places`
+    damaged: set[str] = field(default_factory=set)  # paths of files with other bytes than were written
     deleted: dict[str, int] = field(default_factory=dict)  # path -> when its rows were deleted
     faults: Counter[str] = field(default_factory=Counter)
     trace: deque[tuple[str, str]] = field(default_factory=lambda: deque(maxlen=TRACED))
     steps: int = 0
     next_pid: int = 100
     ids: int = 0
-    rule: str = ""  # the rule for settled windows of the pipeline files
+    rule: str = ""  # the part `publish` of the pipeline files
     retention: str = ""  # their retention
     on_commit: Callable[[Actor, Sequence[Row]], None] = field(default=lambda _actor, _rows: None)
     on_removal: Callable[[Collection[str]], None] = field(default=lambda _paths: None)
