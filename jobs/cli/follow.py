@@ -81,7 +81,7 @@ def _asked(work: RequestContext, slices: Sequence[Slice], *, reason: str, publis
     """Return what is asked for. It replaces requests that an earlier `follow` has left, and no person decides on.
 
     A person decides on those that were staged with `--no-publish`, which only another one with this option replaces,
-    and on those of other commands.
+    and on those of other commands. A request that is left or opened after this look is neither continued nor replaced.
 
     Raises:
         RequestError: an open request of the same slices, which would be continued, is one that a person decides on.
@@ -104,11 +104,14 @@ def _asked(work: RequestContext, slices: Sequence[Slice], *, reason: str, publis
             f"{'publish' if left.is_complete else 'run'} {name} --request {request_id}` or `hindcast cancel {name} "
             f"--request {request_id} --reason …`"
         )
-    others = () if left is not None and _purpose(left) == wanted else in_the_way(work, view, asked)
+    own_left = left is not None and _purpose(left) == wanted
+    asked = replace(asked, resumes=frozenset({left.request_id} if left is not None and own_left else ()))
+    others = () if own_left else in_the_way(work, view, asked)
     runs = [view.runs.get(run_id) for other in others for run_id in other.runs.values()]  # some may be condemned
     is_left = all(_purpose(other) in {own, wanted} and not stopping_runs(view, other) for other in others)
     is_replacing = others and is_left and not any(run is not None and run.waiver for run in runs)
-    return replace(asked, if_open=IfOpen.REPLACE) if is_replacing else asked
+    seen = frozenset(other.request_id for other in others)
+    return replace(asked, if_open=IfOpen.REPLACE, replaces=seen) if is_replacing else asked
 
 
 def _purpose(request: Request) -> str:

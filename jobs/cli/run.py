@@ -209,7 +209,7 @@ def _in_its_turn(
             )
         seen = frozenset(open_request.request_id for open_request in in_the_way(work, view, asked))
         try:
-            return run(replace(asked, replaces=seen), publish=publishes)
+            return run(replace(asked, replaces=seen if asked.replaces is None else asked.replaces), publish=publishes)
         except RangeTaken as error:
             if asked.if_open is not IfOpen.WAIT:
                 raise RequestError(f"{error.facts}. {ways}" if error.can_replace else error.facts) from None

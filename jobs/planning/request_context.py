@@ -99,7 +99,8 @@ class Asked:
     If the ledger has the request `request_id`, that one is continued. The tasks of a DAG run, and their retries, share
     one `lease_id`; the request that they open has the same id, unless the ledger has it already. By default, the lease
     is `request_id`, or a new id. `origin` is the DAG run that asks, if one does.
-    `replaces` are the ids of the open requests that the person has seen and wants to replace; None: any.
+    `replaces` are the ids of the open requests that the person has seen and wants to replace, and `resumes` of those
+    that may be continued; None: any.
     `unarrived` maps slices that have not arrived, and that a person is to decide on, to what is known of them.
     `warm_up` are slices before the range, from which a chain begins in the middle of the log.
     """
@@ -115,6 +116,7 @@ class Asked:
     origin: DagRunOrigin | None = None
     if_open: IfOpen = IfOpen.REFUSE
     replaces: frozenset[str] | None = None
+    resumes: frozenset[str] | None = None
     unarrived: Mapping[str, str] = field(default_factory=dict)
     warm_up: WarmUp | None = None
 
@@ -148,6 +150,8 @@ def find_resumable(work: RequestContext, view: LedgerView, asked: Asked) -> str 
     spec = spec_fingerprint(work.pipeline)
     for request in reversed(view.open_requests(asked.kind)):
         if asked.if_open is IfOpen.REPLACE and not asked.is_own(request):
+            continue
+        if asked.resumes is not None and request.request_id not in asked.resumes:
             continue
         kind = request.is_fresh, request.unarrived, request.warm_up
         same = (request.from_ms, request.to_ms, *kind, request.spec_fingerprint)

@@ -33,16 +33,14 @@ def a_program_leaves_the_current_table_at_its_publication(observer: "Observer", 
 def follow_leaves_what_a_person_decides(commit: "Commit") -> None:
     """It neither publishes nor replaces a request that waits for a person: one of another command, or a waived one.
 
-    A request that was staged with --no-publish waits, too; it is replaced by another such one only. A request on which
-    a process worked when `follow` looked, and not any more when it began, is resumed.
+    A request that was staged with --no-publish waits, too; it is replaced by another such one only.
     """
     before = commit.before
     if commit.world.kinds.get(commit.actor.pid) != FOLLOW:
         return
     for event in commit.of(EventKind.PUBLISHED):
         is_own = before.requests[str(event.request_id)].reason == FOLLOWED
-        waiting = commit.world.waiting[commit.actor.pid]
-        assert is_own or event.request_id not in waiting, "it publishes what a person has staged"
+        assert is_own, "it publishes the request of another command"
     for opened in commit.of(EventKind.REQUESTED):
         for event in commit.of(EventKind.CLOSED):
             closed = before.requests[str(event.request_id)]

@@ -16,7 +16,7 @@ from jobs.orchestration.interval_backfill import plan_backfill_interval
 from jobs.orchestration.mending import mend
 from jobs.orchestration.requests import Staging, run_request
 from jobs.orchestration.scheduling import Decision, Replay
-from jobs.planning.request_context import Asked, IfOpen, RequestContext, is_live
+from jobs.planning.request_context import Asked, IfOpen, RequestContext
 from jobs.publishing.accepting import acceptance_events
 from jobs.publishing.cleaning import clean
 from jobs.publishing.decisions import cancel, resume, rollback
@@ -65,17 +65,9 @@ def follow(world: World, actor: Actor, rng: Random) -> None:
     world.kinds[actor.pid] = FOLLOW
     work, _warnings = following(world.request_context(actor, SPECS[0]))
     slices, publishes = SLICES[: rng.choice([DAYS, rng.randrange(DAYS) + 1])], rng.random() < 0.7
-    waiting = waiting_requests(work)
     asked = replace(follow_command._asked(work, slices, reason="", publishes=publishes), who=actor.name)
-    world.waiting[actor.pid] = waiting & waiting_requests(work)
     run = partial(run_request, work, replayer=MemoryReplayer(world, actor), staging=Staging())
     run_command._in_its_turn(work, asked, run, publishes=publishes, ways="Decide it")
-
-
-def waiting_requests(work: RequestContext) -> frozenset[str]:
-    """Return the open requests with runs on which nobody works, so that a person may decide on them."""
-    requests = work.ledger.view().open_requests()
-    return frozenset(request.request_id for request in requests if request.runs and not is_live(work, request))
 
 
 def adopt(world: World, actor: Actor, rng: Random) -> None:

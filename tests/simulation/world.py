@@ -80,7 +80,6 @@ class World:
     kinds: dict[int, str] = field(default_factory=dict)  # pid -> the kind of process
     dag_runs: list[tuple[str, str, int]] = field(default_factory=list)  # kind, id and end of every DAG run
     dag_leases: dict[str, set[int]] = field(default_factory=dict)  # lease -> pids of the processes of the DAG run
-    waiting: dict[int, frozenset[str]] = field(default_factory=dict)  # pid of `follow` -> what waits for a person
     last_read_ms: dict[int, int] = field(default_factory=dict)  # pid -> the clock at its last read of the ledger
     ahead_ms: dict[int, int] = field(default_factory=dict)  # pid -> how far the clock of its host is ahead
     paused_until_ms: dict[int, int] = field(default_factory=dict)  # pid -> the elapsed time at which it comes back
