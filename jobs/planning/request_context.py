@@ -380,4 +380,5 @@ def published_pipeline(lake: Lake, name: str, *, functions_dir: Path, now_ms: Ca
     if request is None:
         return None
     source = f"request {request.request_id} in the ledger"
-    return pipeline_from_json(request.spec_json, source=source, functions_dir=functions_dir)
+    stored = pipeline_from_json(request.spec_json, source=source, functions_dir=functions_dir)
+    return stored.model_copy(update={"name": name})  # the directory may have been renamed since

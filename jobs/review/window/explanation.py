@@ -169,12 +169,12 @@ def _resolved(chain: Chain, asked: AskedWindow, stored: StoredPanes) -> WantedWi
     assert pipeline.windows is not None, "the caller has checked it"
     end_ms = fixed_end(pipeline.windows, asked.start_ms)
     is_right_closed = pipeline.front_end == "storm"
-    if asked.end_ms is not None and end_ms not in (None, asked.end_ms):
+    if asked.end_ms is not None and end_ms is not None and end_ms != asked.end_ms:
         raise RequestError(
             f"no window of pipeline {pipeline.name} is {bounds_text(asked.start_ms, asked.end_ms)}: the one that "
-            f"starts there is {bounds_text(asked.start_ms, end_ms or asked.end_ms)}"
+            f"starts there is {bounds_text(asked.start_ms, end_ms)}"
         )
-    end_ms = asked.end_ms or end_ms
+    end_ms = end_ms if asked.end_ms is None else asked.end_ms
     if end_ms is None:
         end_ms = _only_end(chain, asked, stored)
     if end_ms <= asked.start_ms:

@@ -80,3 +80,7 @@ def test_a_broken_pipeline_file_stops_neither_show_nor_a_rollback(shell: Shell, 
     assert "rolled back" in shell.out
     assert shell("run", "sales", "--from", "2024-01-03", "--to", "2024-01-04") == 2
     assert shell("show", "nothing") == 2
+    (shell.root / "sales").rename(shell.root / "shop")
+    file.rename(file.with_stem("shop"))
+    assert shell("show", "shop") == 0
+    assert "no published windows" not in shell.out, "the directory was renamed since"

@@ -457,6 +457,11 @@ def test_windows_of_a_spec_with_other_keys_are_not_the_window(hours: Shop) -> No
             {"start_ms": FIRST_MS + 3_600_000, "end_ms": FIRST_MS + 2 * 3_600_000 - 1},
             r"no window is \[2026-03-01 01:00:00 UTC, 2026-03-01 01:59:59.999 UTC\) of user x. The windows of the key",
         ),
+        (
+            "{session: {gap: 1h}}",
+            {"start_ms": -3_600_000, "end_ms": 0},
+            r"window \[.*, 1970-01-01 00:00:00 UTC\) of user x has no pane",
+        ),
         ("{count: {size: 2}}", {"start_ms": FIRST_MS}, "count and global windows have no bounds in time"),
     ],
 )
