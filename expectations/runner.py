@@ -98,6 +98,7 @@ def validate(table_name: str, frame: "pd.DataFrame", suite: Suite) -> list[Outco
 
 
 def _with_times_in_utc(frame: "pd.DataFrame") -> "pd.DataFrame":
+    """Give all times the zone UTC."""
     import pandas as pd
 
     times = {str(name): frame[name].dt for name, kind in frame.dtypes.items() if kind.kind == "M"}

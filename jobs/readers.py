@@ -179,4 +179,5 @@ def _of(spark: "SparkSession", rows: "DataFrame", attempts: Sequence[Attempt]) -
 
 
 def _quote_format(identifier: str) -> str:
+    """Return the identifier in Spark's quotes, for a text in which `{panes}` is replaced."""
     return quote_spark(identifier).replace("{", "{{").replace("}", "}}")

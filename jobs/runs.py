@@ -194,11 +194,13 @@ class CheckpointRef:
 
     @property
     def parts(self) -> tuple[CheckpointPart, ...]:
+        """All parts, in order."""
         own = CheckpointPart(slice_id=self.slice_id, run_id=self.run_id, attempt_id=self.attempt_id)
         return (*self.earlier, own)
 
     @property
     def attempts(self) -> tuple[tuple[str, str], ...]:
+        """The (slice_id, attempt_id) of all parts, in order."""
         return tuple((part.slice_id, part.attempt_id) for part in self.parts)
 
 

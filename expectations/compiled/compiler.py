@@ -125,6 +125,7 @@ class _Compiler:
         self.where, self.slice_count = where, slice_count
 
     def compile(self) -> Measure | None:
+        """Return the measure, or None if the expectation is not compiled for these types."""
         if not self.names:
             return self._row_count()
         if "column_A" in self.kwargs:

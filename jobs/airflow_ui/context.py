@@ -57,9 +57,11 @@ class Site:
         return _loaded(self.pipelines, _state_of(self.pipelines))
 
     def pipeline(self, name: str) -> Pipeline | None:
+        """Return the pipeline of a good file; None if there is none of this name. Raises as `files`."""
         return next((pipeline for pipeline in self.files().good if pipeline.name == name), None)
 
     def request_context(self, pipeline: Pipeline) -> RequestContext:
+        """Return the context of a pipeline in the lake. Raises as `lake`."""
         return open_request_context(pipeline, self.lake(), now_ms=now_ms)
 
     def lake(self) -> Lake:

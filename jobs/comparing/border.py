@@ -127,6 +127,7 @@ class _Stored:
         return rows.filter(pc.equal(rows["kind"], "result"))
 
     def _with(self, columns: Sequence[str], rows: pa.Table | None = None) -> pa.Table:
+        """Return rows with at least these columns. A table without a row may have none."""
         if rows is not None and rows.num_rows:
             return rows
         texts, flags = {*self.keys, "slice_id", "kind"}, {"is_complete", "is_orphan"}

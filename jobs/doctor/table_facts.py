@@ -95,6 +95,7 @@ class TableFacts:
 
     @property
     def records(self) -> int | None:
+        """The number of records; None if a file has no statistics."""
         counts = [file.records for file in self.files]
         return None if None in counts else sum(count or 0 for count in counts)
 

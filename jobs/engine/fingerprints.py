@@ -211,6 +211,7 @@ def _has_operators(value: object, rules: Mapping[str, str | None]) -> bool:
 
 
 def _has_paths(value: object) -> bool:
+    """Return whether a stage, or one inside it, has a path of an inner field."""
     if isinstance(value, Mapping):
         stages = [value[name] for name in _STAGES_WITH_PATHS if name in value]
         return any(map(_has_inner_path, stages)) or any(map(_has_paths, value.values()))

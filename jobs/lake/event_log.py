@@ -144,6 +144,7 @@ class PinnedLog:
         refuse_replaced(self.whole.covered_files())
 
     def slice_of(self, group: str | None) -> str | None:
+        """Return the slice of a group of `history`; None outside of the slices."""
         return self._slicing.slice_of(group)
 
     def span_of(self, action: Mapping[str, Any], *, version: int) -> Span | None:

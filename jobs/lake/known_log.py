@@ -57,10 +57,12 @@ class KnownLog:
         return self.accepted.get(table_id, {})
 
     def file_digests(self, table_id: str, slice_id: str) -> tuple[str, ...]:
+        """Return the texts of digests of the files of a slice, without doubles."""
         texts = (seen.file_digests for seen in self.seen.get(slice_id, ()) if seen.table_id == table_id)
         return tuple(dict.fromkeys(text for text in texts if text))
 
     def stored_in_log(self, table_id: str) -> StoredDigests:
+        """Return the digests of files of `_delta_log`."""
         return StoredDigests.of(self.log_digests.get(table_id, ()))
 
 

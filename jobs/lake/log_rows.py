@@ -149,6 +149,7 @@ def _dataset(log: LogVersion, system: "pafs.FileSystem", file: _SearchedFile) ->
 
 
 def _stored(log: LogVersion, dataset: "pads.Dataset") -> dict[str, str | None]:
+    """Return column -> its name in a file; None if the file does not have it."""
     return dict(zip(log.nodes, stored_names(log.fields, dataset.schema), strict=True))
 
 

@@ -170,6 +170,7 @@ class LogVersion(ABC):
         """Return the data files. They are read once."""
 
     def file(self, place: int) -> DataFile:
+        """Return the file at a place in `files`."""
         return self.files()[place]
 
     def partitions(self) -> Iterable[tuple[Mapping[str, str | None], int | None]]:

@@ -131,6 +131,7 @@ def _fits(narrow: str, wide: str) -> bool:
 
 
 def _refuse_similar_names(uri: str, places: Mapping[str, str]) -> None:
+    """Refuse names that differ in case only. `places` maps a column, or a partition column, to a file that has it."""
     seen: dict[str, str] = {}
     for name, place in places.items():
         other = seen.setdefault(name.casefold(), name)

@@ -58,6 +58,7 @@ class Listing:
         self._digests: dict[Attempt, str] | None = None
 
     def of(self, attempts: AbstractSet[Attempt]) -> list[TableFile]:
+        """Return the files of attempts, in the order of the table's own list."""
         if self._index is None:
             self._left -= len(attempts)
             if self._left >= 0:

@@ -177,6 +177,7 @@ class Projection:
         )
 
     def view(self, version: int) -> LedgerView:
+        """Return the view of the events so far; `version` is the version of the ledger that they reach."""
         if self._view is None or self._view.version != version:
             self._view = self._make_view(version)
         return self._view

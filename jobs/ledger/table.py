@@ -99,6 +99,7 @@ class LedgerTable(LedgerStore):
 
     @property
     def table_id(self) -> str | None:
+        """Delta's id of the table; None if there is no table."""
         return None if self._table is None else str(self._table.metadata().id)
 
     def file_of(self, seq: int) -> str | None:
@@ -179,6 +180,7 @@ class LedgerTable(LedgerStore):
         return {path: (size, at, 0, 0) for path, size, at in listed if path in paths}
 
     def _files(self, after: int) -> list[str]:
+        """Return the files of the table that may have events of commits after version `after`."""
         assert self._table is not None, "read() has opened the table"
         actions = arrow_table(self._table.get_add_actions(flatten=True))
         last = actions["max.seq"].to_pylist() if "max.seq" in actions.column_names else [None] * actions.num_rows

@@ -297,6 +297,7 @@ class LedgerView:
         return self.repairs.get(run_id, run_id)
 
     def published_chain_run(self, slice_id: str) -> StagedRun | None:
+        """Return the run of the published chain at a slice; None if the slice is not published."""
         return self.chain_run(self.published[slice_id]) if slice_id in self.published else None
 
     @property

@@ -135,6 +135,7 @@ def _was_started(request: Request) -> bool:
 
 
 def _failed(work: RequestContext, view: LedgerView, kind: RequestKind) -> Request | None:
+    """Return the newest request that was started by itself, and that nobody works on. No failed check holds it."""
     for request in reversed(view.open_requests(kind)):
         is_left = not request.is_proposed and not is_live(work, request) and not held_of(view, request)
         if is_left and _was_started(request) and not is_of_former_spec(view, request):

@@ -108,6 +108,7 @@ def validate_against_schema(pipeline: Pipeline, columns: Mapping[str, str]) -> N
 
 
 def _amounts(pipeline: Pipeline, columns: Mapping[str, str]) -> Iterator[str]:
+    """Yield the outputs whose change `publish.settled` limits although their values are no numbers."""
     settled = None if pipeline.publish is None else pipeline.publish.settled
     for name in settled.change_at_most.columns if settled is not None else ():
         kind = _output_type(pipeline, name, columns)
@@ -167,6 +168,7 @@ def _one_watermark(watermark: WatermarkGrammar | None, partition: str) -> tuple[
 
 
 def _one_clock(windows: WindowsGrammar | None, partition: str) -> tuple[str, str] | None:
+    """Return the key of windows with a clock or a watermark of all partitions, and what to write; None without."""
     if windows is None:
         return None
     if windows.atlas is not None:

@@ -388,6 +388,7 @@ class RunsByState:
         return self.runs.get((run.result.slice.start_ms, run.result.state_before))
 
     def warm_up_before(self, run: StagedRun) -> WarmUp | None:
+        """Return the warm-up of a run's request if the run began with its time and without windows."""
         warm_up = self.view.requests[run.request_id].warm_up
         return warm_up if warm_up is not None and warm_up.fingerprint == run.result.state_before else None
 

@@ -53,10 +53,12 @@ class EventTimeProgress:
 
     @property
     def records_per_s(self) -> float | None:
+        """The records that the replays have read in a second; None without records."""
         return self.records / self.seconds if self.records and self.seconds > 0 else None
 
     @property
     def late_share(self) -> float | None:
+        """The share of late records; None without records."""
         return self.late / self.records if self.records else None
 
     @property

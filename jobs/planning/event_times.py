@@ -36,6 +36,7 @@ class SliceTimes:
 
     @property
     def latest_ms(self) -> int | None:
+        """The latest event time; None if it is not known."""
         return max((span.last_ms for span in self.spans), default=None) if self.is_known else None
 
     def may_have(self, first_ms: int, last_ms: int) -> bool:

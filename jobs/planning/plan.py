@@ -74,6 +74,7 @@ class Plan:
 
     @property
     def range(self) -> tuple[Step, ...]:
+        """The steps of the range, without those of a warm-up."""
         return tuple(step for step in self.steps if not step.is_warm_up)
 
     @property

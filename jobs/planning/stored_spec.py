@@ -55,6 +55,7 @@ def settled_rule(pipeline: Pipeline, request: Request) -> SettledGrammar | None:
 
 
 def _place(stored: LogGrammar, now: LogGrammar) -> dict[str, Any]:
+    """Return the keys that tell where the log is; none if the stored spec is for another kind of log."""
     is_same_kind = (stored.format, stored.pipeline, now.pipeline) == (now.format, None, None)
     return {key: getattr(now, key) for key in ("table", "partitions", "history")} if is_same_kind else {}
 

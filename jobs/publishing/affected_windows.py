@@ -49,6 +49,7 @@ class AffectedWindows:
         return self._joined(parts, "SEMI")
 
     def of_plain(self, table: PlainTable) -> "pa.Table":
+        """Return the rows of these windows in a current table: the columns of `match`, and `slice_id`."""
         columns = (*self.match, "slice_id")
         return self._joined([chosen.read(table.dataset(chosen=chosen), columns) for chosen in self._around()], "SEMI")
 

@@ -72,5 +72,6 @@ def _blocks(plain: PlainTable) -> "Iterator[pa.Table]":
 
 
 def _sum(blocks: "Iterable[pa.Table]", schema: "pa.Schema") -> IdSum:
+    """Return the number of rows and the sum of their hashes, which do not depend on the order of rows and columns."""
     rows = (fit(block, schema).drop_columns(["attempt_id"]) for block in blocks)
     return IdSum.together(IdSum.of_array(row_hashes(part, SEED)) for part in rows)

@@ -99,6 +99,7 @@ class CommittedSlices:
 
     @property
     def schema(self) -> pa.Schema:
+        """The columns of the spec with their stored types, in the order of the spec; none without a stored table."""
         stored = self._dataset.schema if self._dataset is not None else pa.schema([])
         return pa.schema([stored.field(name) for name in self._columns if name in stored.names])
 

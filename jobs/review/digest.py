@@ -46,6 +46,7 @@ class Digest:
 
     @property
     def rows(self) -> tuple[tuple[str, str], ...]:
+        """The digest as (name, text) pairs."""
         share = (
             "none" if not self.records else f"{percent(self.late / self.records)} of {counted(self.records, 'record')}"
         )

@@ -122,6 +122,7 @@ def _panes(
 
 
 def _with_ms(panes: "pa.Table") -> "pa.Table":
+    """Return panes with their bounds as epoch ms."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

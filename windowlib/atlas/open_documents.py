@@ -113,6 +113,7 @@ class OpenDocuments:
         return None
 
     def take_due(self, until_ms: int) -> Iterator[Closing]:
+        """Remove and yield the windows that close at `until_ms` or earlier."""
         while (at_ms := self.next_ms()) is not None and at_ms <= until_ms:
             _, order, window, partition = heappop(self._due)
             lane = self._lanes[order, partition]

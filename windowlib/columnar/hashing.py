@@ -220,6 +220,7 @@ def _short_hashes(numbers: Numbers, lengths: NDArray[np.int8], seed: int) -> Wor
 
 
 def _nested_words(array: pa.Array) -> Words | None:
+    """Return the word that is hashed for each struct, list or map; None for other types."""
     kind = array.type
     if pa.types.is_struct(kind):
         return _structs(array)

@@ -69,6 +69,7 @@ class BatchColumns:
         return IdSum.of_array(self._batch.column("record_hash").to_numpy())
 
     def each_from(self, place: int) -> Iterator[Record]:
+        """Return the records from a place as `each`."""
         if not place:
             return self.each()
         rest = self._batch.slice(place)

@@ -52,6 +52,7 @@ class KeyReader:
     """
 
     def __init__(self, count: int, *, known_max: int = KEYS_MAX) -> None:
+        """Prepare for keys of `count` columns."""
         self._count = count
         self._known_max = known_max
         self._known: dict[tuple[Any, ...], tuple[Any, ...]] = {}

@@ -31,6 +31,7 @@ class RestoredState:
     """Collects the rows of a checkpoint, checks them, and restores an executor from them."""
 
     def __init__(self, plan: BucketPlan, *, most_bytes: int = ARRAY_BYTES) -> None:
+        """Prepare for one bucket of a chunk. A column of the state is one array, of at most `most_bytes`."""
         self._most_bytes = most_bytes
         self._stored = {table.name: table for table in plan.tables}
         self._content = StateContent(rules=plan.spec.state_rules(), beginning=plan.beginning)

@@ -40,6 +40,7 @@ class RowIdentity:
     """Computes the ids and checks of the rows of one table."""
 
     def __init__(self, table: Table, *, block: int | None = None) -> None:
+        """Prepare for the rows of a table; `block` rows are hashed together."""
         self.table = table
         self._block = block
         self._kinds = {name: arrow_type(node) for name, node in table.columns_without_record().items()}

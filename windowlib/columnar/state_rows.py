@@ -171,6 +171,7 @@ def _contents_row(stored: Stored) -> dict[str, Any]:
 
 
 def _read(table: str, column: str, text: str, *, key: tuple[Any, ...], row: NamedRow) -> Any:  # noqa: ANN401
+    """Return the value of a text of `to_json`."""
     try:
         return from_json(text)
     except PLAIN_ERRORS as error:

@@ -62,6 +62,7 @@ class Steps:
         return starts_ms[slice_no], np.where(sequence < 0, -1, np.maximum(inside - first, 0))
 
     def rows(self, start: int, end: int) -> list[tuple[int, int, int, Position]]:
+        """Return (due_ms, clock_ms, watermark_ms, position) of some steps; the position as that of `positions`."""
         some = slice(start, end)
         slice_starts_ms, ranks = self.positions(some)
         positions = zip(slice_starts_ms.tolist(), ranks.tolist(), strict=True)
@@ -123,6 +124,7 @@ class Walk:
         """(due_ms, clock_ms, watermark_ms, position) of the steps from `_block_start`."""
 
     def until(self, end: int) -> None:
+        """Apply the steps before step `end`."""
         while self.taken < end:
             step = self._first_of_interest()
             if step >= end:

@@ -141,6 +141,7 @@ def _one_by_one(spans: Spans, seed: int) -> Words:
 
 
 def _hash_sorted(spans: Spans, seed: int) -> Words:
+    """Return the hashes of spans that are sorted by length, so the spans with a next word are a suffix."""
     data, starts, lengths = spans
     low = int(starts.min())
     size = int((starts + lengths).max()) - low
@@ -232,6 +233,7 @@ def _added(seed: int | Words, constant: int) -> np.uint64 | Words:
 
 
 def _rotate(words: Words, bits: int, spare: Words) -> None:
+    """Rotate words to the left, in place. `spare` is overwritten."""
     np.right_shift(words, np.uint64(64 - bits), out=spare)
     words <<= np.uint64(bits)
     words |= spare

@@ -130,6 +130,7 @@ class StateChanges:
     """The ids of all rows in the state of one bucket."""
 
     def __init__(self, plan: BucketPlan) -> None:
+        """Prepare for one bucket, without state."""
         self._plan = plan
         self._identities = {
             table.name: RowIdentity(table) for table in plan.tables if table.name in tables.INCREMENTAL_TABLES
@@ -193,6 +194,7 @@ class StateChanges:
         return rows, KnownRows.of(rows, executor.key_numbers(rows))
 
     def _divided(self, name: str, touched: Int64s | None) -> tuple[KnownRows, KnownRows]:
+        """Return the known rows of the touched keys, and those of all others."""
         known = self._known[name]
         if touched is None:
             return known, KnownRows.none()
@@ -200,6 +202,7 @@ class StateChanges:
         return known.where(is_touched), known.where(~is_touched)
 
     def _check(self, executor: Executor) -> None:
+        """Compare the sums of ids with those of the whole state."""
         state = executor.state()
         for name, identity in self._identities.items():
             ids = identity.identified(state[name])[1] if name in state else IdSum()

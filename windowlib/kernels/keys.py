@@ -70,6 +70,7 @@ class KeyTable:
         return self.columns(codes, [column.kind for column in self._columns])
 
     def groups(self, codes: Int64s) -> Int64s:
+        """Return the key group of each key (windowlib.keyed.key_groups.key_group)."""
         known = len(self._groups)
         if known < len(self):
             new = np.arange(known, len(self), dtype=np.int64)
@@ -227,6 +228,7 @@ def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _hashes(column: pa.Array) -> Words:
+    """Return the stable hash of each value as an unsigned word."""
     if pa.types.is_integer(column.type) and not column.null_count:
         plain = column.to_numpy().astype(np.int64)
         word = plain.view(np.uint64)

@@ -123,6 +123,7 @@ class OutputColumns:
         return self._table(tables.LATE_RECORDS, columns, len(rows))
 
     def unassigned(self, block: RecordBlock, rows: Int64s) -> pa.Table:
+        """Return rows of `unassigned_records` for these records of a block."""
         columns = {**_record_columns(block, rows), "watermark_ms": block.watermark_ms[rows]}
         return self._table(tables.UNASSIGNED_RECORDS, columns, len(rows))
 

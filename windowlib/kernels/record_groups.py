@@ -134,6 +134,7 @@ class CellGrid:
         return self.windows * self.keys
 
     def fits(self, cells_max: float) -> bool:
+        """Return whether there are records, and at most `cells_max` cells for each."""
         return 0 < self.cells <= cells_max * self.records
 
 

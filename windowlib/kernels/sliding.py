@@ -262,6 +262,7 @@ class SlidingWindows:
         )
 
     def _fire(self, ended: int, slice_start_ms: int, outcome: BlockOutcome) -> None:
+        """Fire the windows up to the number `ended`, and forget the slices that only they have."""
         if ended <= self._ended:
             return
         frame, slices = self._frame, self._slices

@@ -113,6 +113,7 @@ class TumblingWindows:
         self._pending = OpenWindows.concat([waiting, self._opened(groups, rest, len(groups))], aggregates)
 
     def _opened(self, groups: RecordGroups, low: int, high: int) -> OpenWindows:
+        """Return the groups from `low` to `high` as open windows."""
         start_ms = groups.number[low:high] * self._size_ms + self._offset_ms
         return OpenWindows.fresh(
             groups.key_code[low:high],

@@ -126,6 +126,7 @@ class BlockOutcome:
             self.add_rows({tables.WINDOW_OUTPUTS: self.frame.outputs.panes(panes)})
 
     def add_late(self, block: RecordBlock, misses: Misses) -> None:
+        """Add records that missed windows. Their fate is late if they entered no window."""
         if len(misses.rows):
             self.add_rows({tables.LATE_RECORDS: self.frame.outputs.late(block, misses)})
             self.add_fate(LATE, block.record_hash[misses.rows[misses.missed_all]])

@@ -46,6 +46,7 @@ class KeyContext(CallContext):
         self.timers.event_timers.register(timer_instant("register_event_timer", at_ms), self.key, _NO_NAMESPACE)
 
     def delete_event_timer(self, at_ms: int) -> None:
+        """Delete the event timer at `at_ms`, if there is one."""
         self.timers.event_timers.delete(timer_instant("delete_event_timer", at_ms), self.key, _NO_NAMESPACE)
 
     def register_processing_timer(self, at_ms: int) -> None:
@@ -55,6 +56,7 @@ class KeyContext(CallContext):
         )
 
     def delete_processing_timer(self, at_ms: int) -> None:
+        """Delete the processing timer at `at_ms`, if there is one."""
         self.timers.processing_timers.delete(timer_instant("delete_processing_timer", at_ms), self.key, _NO_NAMESPACE)
 
 

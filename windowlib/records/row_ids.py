@@ -87,6 +87,7 @@ class IdSum:
         self.total += other.total
 
     def remove(self, other: "IdSum") -> None:
+        """Remove all ids of `other`, which are in the sum."""
         self.count -= other.count
         self.xor ^= other.xor
         self.total -= other.total

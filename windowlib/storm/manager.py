@@ -190,6 +190,7 @@ class WindowManager:
         return bool(window)
 
     def admit(self, count: int, until_ms: int) -> None:
+        """Move tuples that are not admitted to the end of the admitted ones: the first `count` up to `until_ms`."""
         front, rest = self.queue[: self.state.admitted], []
         for event in self.queue[self.state.admitted :]:
             if count and event.at_ms <= until_ms:

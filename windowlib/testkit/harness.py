@@ -185,6 +185,7 @@ def started(spec: OperatorSpec, steps: Sequence[Step], groups: KeyGroupRange | N
 
 
 def _begin(operator: Operator, steps: Sequence[Step]) -> None:
+    """Call `begin` with the clock at the first record, if the steps have a record."""
     clock_ms = 0
     for step in steps:
         match step:

@@ -159,4 +159,5 @@ class KeyedProcessSpec:
         return KeyedProcessOperator(self.function, groups, stale_max=self.stale_max)
 
     def state_rules(self) -> StateRules:
+        """Return the rules of timers and state without windows."""
         return StateRules(has_windows=False)

@@ -59,11 +59,13 @@ class WindowStore:
         return (last_ms, cleanup_ms, cleanup_ms)
 
     def create(self, key: Hashable, window: Window, lifetime: Lifetime) -> OpenWindow:
+        """Return a new open window without contents."""
         open_window = OpenWindow(key, window, self.runtime, lifetime)
         self.by_key.setdefault(key, {})[window] = open_window
         return open_window
 
     def register_cleanup(self, open_window: OpenWindow) -> None:
+        """Register the window's cleanup timer, if the window has a cleanup instant."""
         if open_window.cleanup_ms < MAX_TIME_MS:
             self._cleanup_timers.register(open_window.cleanup_ms, open_window.key, open_window.window)
 

@@ -67,6 +67,7 @@ class Cluster:
         return Path(tempfile.gettempdir()) / f"hindcast-{_short_hash(self.root)}"
 
     def url(self) -> str:
+        """Return the SQLAlchemy URL, with the password."""
         password = self.password_file.read_text(encoding="utf-8").strip()
         return f"postgresql+psycopg2://{_USER}:{quote(password)}@/postgres?host={quote(str(self.socket_directory))}"
 

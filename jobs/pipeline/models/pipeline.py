@@ -236,6 +236,7 @@ class Pipeline(GrammarModel):
 
     @property
     def front_end(self) -> str | None:
+        """The engine whose syntax the windows use: storm, atlas, or None for Hindcast's own."""
         return None if self.windows is None else self.windows.front_end
 
     @property

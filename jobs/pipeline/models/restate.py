@@ -12,6 +12,7 @@ MAX_SLICES: Final = 31
 
 
 def _off(value: object) -> object:
+    """Return `off` for the YAML word `off`, which YAML 1.1 reads as false."""
     return "off" if value is False else value
 
 

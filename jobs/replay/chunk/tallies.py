@@ -40,6 +40,7 @@ class ChunkTallies:
         return Counts(**fates, panes=self.emitted(slice_no, tables.WINDOW_OUTPUTS).count)
 
     def rows(self, slice_no: int) -> list[dict[str, object]]:
+        """Return the rows of table `tallies` for a slice."""
         return self._rows.get(slice_no, [])
 
     @cached_property
@@ -50,6 +51,7 @@ class ChunkTallies:
         return rows
 
     def digest(self, slice_no: int) -> str:
+        """Return the digest of the rows of table `tallies` for a slice."""
         return IdSum.of(int(str(row[tables.ROW_ID])) for row in self.rows(slice_no)).digest()
 
 

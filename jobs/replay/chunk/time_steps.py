@@ -298,5 +298,6 @@ class _Arrivals:
 
 
 def _rises(ascending: Int64s, before: int | None) -> Flags:
+    """Return where an ascending array exceeds the element before it; the first exceeds `before`, or is a rise."""
     first = np.array([before is None or ascending[0] > before] if len(ascending) else [], dtype=bool)
     return np.concatenate((first, np.diff(ascending) > 0))

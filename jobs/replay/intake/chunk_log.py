@@ -123,6 +123,7 @@ def why_not_partials(engine: Engine) -> str | None:
 
 
 def _gap_column(pipeline: Pipeline) -> TimeColumn | None:
+    """The column that holds the session gap of each record, if the pipeline has one."""
     windows = pipeline.windows
     session = None if windows is None else (windows.session or windows.dynamic_session)
     if session is None or session.gap.column is None:

@@ -126,6 +126,7 @@ def _blocks_of(made: list[Block] | SortedFile, *, records_per_block: int) -> lis
 
 
 def _numbered(blocks: Sequence[Block]) -> list[Block]:
+    """Return the blocks of a slice with their commits numbered from 0."""
     commits = {part.commit for block in blocks for part in block.runs or (block,)}
     numbers = {commit: number for number, commit in enumerate(sorted(commits))}
     return [

@@ -225,6 +225,7 @@ class LogColumns:
         return max(1, min(rows, most))
 
     def _own(self, rows: pa.RecordBatch, part: tuple[int, int]) -> pa.RecordBatch:
+        """Return the records with an instant of the slice column in a range, in their order."""
         assert self.slice_column is not None, "only a column of times gives parts of files"
         return rows.filter(self._is_in(rows.column(self.slice_column), part))
 

@@ -127,6 +127,7 @@ class _Range:
             self._writer.close()
 
     def add(self, rows: pa.RecordBatch) -> None:
+        """Add records in any order."""
         with self._lock:
             self._waiting.append(rows)
             self.records += rows.num_rows

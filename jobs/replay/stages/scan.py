@@ -244,6 +244,7 @@ def _write_partials(partials: list[pa.RecordBatch], plan: ScanPlan, writer: Shuf
 
 
 def _write_by_bucket(writer: ShuffleWriter, rows: pa.RecordBatch, plan: ScanPlan, *, slice_no: int) -> None:
+    """Write rows with key columns, in their order inside each bucket."""
     if plan.buckets == 1 or not rows.num_rows:
         writer.write(rows, slice_no=slice_no)
         return

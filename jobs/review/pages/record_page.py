@@ -160,6 +160,7 @@ def windows_of_key(
 
 
 def _of_key(rows: "pa.Table", key: Mapping[str, str]) -> "pa.Table":
+    """Return the rows of a key, the newest windows first."""
     if not rows.num_rows:  # without a published slice, the table has no column, which DuckDB refuses
         return rows
     for name, value in key.items():
@@ -201,6 +202,7 @@ def _chosen(view: LedgerView, ids: list[str], limits: SearchLimits) -> Iterator[
 
 
 def _restricted(view: LedgerView, slices: frozenset[str]) -> LedgerView:
+    """Return a view that has only these slices. Its runs are complete, because they refer to each other."""
     return replace(
         view,
         published={slice_id: run_id for slice_id, run_id in view.published.items() if slice_id in slices},

@@ -235,6 +235,7 @@ def shown_columns(names: Sequence[str]) -> list[str]:
 
 
 def _taken(rows: "pa.Table", positions: Sequence[int]) -> "pa.Table":
+    """Return the rows at these positions, in their order."""
     import pyarrow as pa
 
     return rows.take(pa.array(positions, pa.int64())) if rows.column_names else rows

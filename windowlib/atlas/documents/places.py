@@ -24,12 +24,14 @@ class Place:
     variables: frozenset[str] = SYSTEM_VARIABLES
 
     def at(self, name: str) -> "Place":
+        """Return the place of the field `name`."""
         return replace(self, path=f"{self.path}.{name}" if self.path else name)
 
     def item(self, index: int) -> "Place":
         return replace(self, path=f"{self.path}[{index}]")
 
     def with_variables(self, *names: str) -> "Place":
+        """Return the same place with `names` as additional variables."""
         return replace(self, variables=self.variables | set(names))
 
     def refused(self, value: Json, allowed: str) -> SpecError:

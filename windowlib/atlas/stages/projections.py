@@ -151,6 +151,7 @@ class _Kept:
 
 
 def _at_objects(value: Value, path: Path) -> Value:
+    """Return the value at a path that goes through objects only, not through arrays."""
     for name in path:
         value = value.get(name, MISSING) if isinstance(value, dict) else MISSING
     return value

@@ -192,6 +192,7 @@ class ColumnCollectList:
 
 
 def _ascend(group: Int64s, positions: Positions) -> bool:
+    """Return whether the positions ascend inside each group."""
     start, rank = positions
     is_later = (start[1:] > start[:-1]) | ((start[1:] == start[:-1]) & (rank[1:] >= rank[:-1]))
     return bool((is_later | (group[1:] != group[:-1])).all())

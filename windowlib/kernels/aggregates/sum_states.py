@@ -61,6 +61,7 @@ def _replaced(column: pa.Array, indices: Int64s, texts: Sequence[bytes]) -> pa.A
 
 
 def _lowest_exponents(parts: Sequence[Float64s]) -> Int64s:
+    """Return the exponent of the lowest bit of each sum; 0 for 0."""
     last = parts[0]
     for part in parts[1:]:
         last = np.where(part != 0.0, part, last)

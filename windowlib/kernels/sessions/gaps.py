@@ -46,6 +46,7 @@ def ends_ms(assigner: Assigner, block: RecordBlock) -> Int64s:
 
 
 def _gaps_ms(block: RecordBlock, column: pa.Array | None, unit: str) -> Int64s:
+    """Return the gap of each record in ms."""
     if column is None:
         raise SpecError("dynamic session: the records have no gaps; add the column of the gap to the layout")
     factor, divisor = _TIMES_OF[unit]

@@ -79,6 +79,7 @@ class Rounds:
     """Runs groups of records that join sessions after a firing, in one block."""
 
     def __init__(self, frame: Frame, block: RecordBlock, *, search: StepSearch, outcome: BlockOutcome) -> None:
+        """Prepare for a block. `search` finds the steps that the block takes."""
         self._frame = frame
         self._block = block
         self._search = search

@@ -40,6 +40,7 @@ class SessionWindows:
     """
 
     def __init__(self, frame: Frame, *, round_cost: int = ROUND_COST) -> None:
+        """Create the windows of a frame without open sessions. `round_cost` changes the speed only."""
         self._round_cost = round_cost
         self._frame = frame
         self._assigner = frame.spec.assigner
@@ -71,6 +72,7 @@ class SessionWindows:
         self._opened = OpenWindows.concat(kept, self._frame.aggregates) if kept else resting
 
     def _apart(self, block: RecordBlock) -> tuple[OpenWindows, OpenWindows]:
+        """Return the open sessions of the keys that have records in a block, and all others."""
         opened, aggregates = self._opened, self._frame.aggregates
         has_records = np.zeros(len(self._frame.keys), dtype=np.bool_)
         has_records[block.key_code] = True

@@ -70,6 +70,7 @@ class FastOperator(WindowOperator):
     """Runs the windows of many keys (windowlib.keyed.operator_protocol.BulkOperator). `runs` says which ones."""
 
     def __init__(self, windowing: Windowing, groups: KeyGroupRange | None = None) -> None:
+        """Create an operator without state; `WindowSpec.build` does this from a spec that it has checked."""
         super().__init__(windowing, groups)
         self._shared = cast("SharedStore", self._store)
         self._waiting = WaitingRecords(self._shared, windowing.assigner, takes_values=self._takes_values)

@@ -343,6 +343,7 @@ def _check_part(part: str, allowed: Sequence[str], function: str) -> None:
 
 
 def _path(node: object) -> Path | None:
+    """Return the parts of a name; None if the node is no name."""
     match node:
         case exp.Column(this=exp.Identifier()):
             return tuple(part.name for part in node.parts)
