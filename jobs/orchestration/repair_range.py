@@ -216,6 +216,7 @@ def with_lateness(work: RequestContext, lateness_ms: int) -> RequestContext:
 
 
 def _refuse_without_lateness(work: RequestContext) -> None:
+    """Refuse a pipeline that is not valid with an allowed lateness: its trigger would show no late record."""
     pipeline = with_lateness(work, max(lateness_ms(work.pipeline), 1)).pipeline
     try:
         log_engine(pipeline, log_place(work.lake, pipeline).open())
