@@ -1,6 +1,7 @@
 """Replays one key along the slices of a chain: each slice from the checkpoint before it, or from the slice before."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
@@ -141,13 +142,8 @@ class SliceReplay:
 
     def _pinned(self, pipeline: Pipeline, slice_: Slice) -> PinnedLog:
         known = known_log(self.chain.view, look_back(pipeline, [slice_]).every)
-        try:
+        with _as_changed_log(slice_):
             return pin_input(pipeline, self.lake, [slice_], known=known)
-        except SpecError as error:
-            raise RequestError(
-                f"the windows of slice {slice_.slice_id} cannot be computed again, because the log has changed since "
-                f"its run, and does not fit the spec of the run any more: {error}"
-            ) from error
 
     def _walk(
         self, pipeline: Pipeline, chunk: ChunkLog, counted: CountedLog, *, run: StagedRun
@@ -158,8 +154,10 @@ class SliceReplay:
         is_next = carried is not None and before is not None and carried.fingerprint == before.fingerprint
         sources = carried.sources if carried is not None and is_next else chain.time_before(self.lake, run)
         time = chunk_time(chunk, counted.layout, counted.scanned, before=sources)
-        gate = StateGate.of(pipeline, self.lake, chunk.log)
-        dates = gate.were_dates(before) if before is not None and not is_next else frozenset()
+        dates = frozenset[str]()
+        if before is not None and not is_next:
+            with _as_changed_log(run.result.slice):
+                dates = StateGate.of(pipeline, self.lake, chunk.log).were_dates(before)
         plan = plan_buckets(pipeline, chunk.tables, counted.layout.ranges, buckets=1, time=time, were_dates=dates)
         executor = OperatorExecutor(plan)
         if carried is not None and is_next:
@@ -206,3 +204,15 @@ class SliceReplay:
                 f"the checkpoint of slice {before.slice_id} (attempt {before.attempt_id}) is damaged: {damage}. Run "
                 "that slice again; what readers see has not changed"
             )
+
+
+@contextmanager
+def _as_changed_log(slice_: Slice) -> Iterator[None]:
+    """Tell a SpecError as a change of the log since the run of a slice: as a RequestError."""
+    try:
+        yield
+    except SpecError as error:
+        raise RequestError(
+            f"the windows of slice {slice_.slice_id} cannot be computed again, because the log has changed since "
+            f"its run, and does not fit the spec of the run any more: {error}"
+        ) from error

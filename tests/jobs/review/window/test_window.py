@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,7 @@ from jobs.engine import fingerprints
 from jobs.orchestration.late_repair import asked_for, repairing
 from jobs.orchestration.repair_range import repair_of
 from jobs.orchestration.requests import run_request
+from jobs.planning.state_columns import StateGate
 from jobs.publishing.publishing import publish_request
 from jobs.reading.plain_values import plain
 from jobs.reading.published import read_published
@@ -368,6 +369,19 @@ def test_a_window_of_a_log_that_the_spec_does_not_fit_any_more_tells_that(hours:
     write_deltalake(log, renamed, partition_by=["day"])
     with pytest.raises(RequestError, match="the log has changed since its run, and does not fit the spec of the run"):
         hours.explain("x", FIRST_MS + 3_600_000)
+
+
+def test_a_state_that_the_columns_of_the_log_do_not_fit_tells_that_the_log_has_changed(
+    hours: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Defect: it was told that this version of Hindcast refuses the spec of the run."""
+
+    def refuse(*_: object) -> NoReturn:
+        raise SpecError("the log has widened v")
+
+    monkeypatch.setattr(StateGate, "were_dates", refuse)
+    with pytest.raises(RequestError, match=r"cannot be computed again, because the log has changed .*: the log has w"):
+        hours.explain("x", FIRST_MS + 26 * 3_600_000)
 
 
 def test_a_checkpoint_that_this_version_reads_in_another_way_is_not_told_as_damage(
