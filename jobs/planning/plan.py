@@ -20,7 +20,7 @@ from jobs.planning.estimate import estimator
 from jobs.planning.log_state import LogState
 from jobs.planning.steps import Ask, Reason, Step, StepJudge
 from jobs.runs import Slice
-from windowlib.errors import RequestError
+from windowlib.errors import RequestError, SpecError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,9 +283,11 @@ def _check_states(view: LedgerView, log: LogState, steps: Sequence[Step], *, sta
         if before.valid_run is not None and after.valid_run is None and not after.is_beyond
     ]
     for run in runs:
-        state = run.checkpoint
         if log.gate is not None:
-            log.gate.were_dates(state)
+            try:
+                log.gate.were_dates(run.checkpoint)
+            except SpecError as error:  # the log has changed, and not the pipeline file
+                raise RequestError(str(error)) from error
 
 
 def continued_run(view: LedgerView, run: StagedRun, *, spec: str) -> StagedRun:
