@@ -154,6 +154,7 @@ class LogTable(LogVersion):
 
     @override
     def removal(self, columns: Sequence[str]) -> str:
+        """Return how a person removes the records that have no value of one of these partition columns."""
         where = " OR ".join(f"{name} IS NULL" for name in columns)
         return f"remove the records without one (DELETE … WHERE {where}, which changes no slice)"
 

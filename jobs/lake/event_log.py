@@ -114,6 +114,7 @@ class PinnedLog:
         return replace(self, files=(*self.earlier, *self.files), earlier=()) if self.earlier else self
 
     def partitions(self) -> dict[str, str]:
+        """Return partition value -> slice_id, for the values that have files."""
         return {file.value: file.slice_id for file in self.files}
 
     @property

@@ -54,6 +54,7 @@ class AffectedWindows:
         return self._joined([chosen.read(table.dataset(chosen=chosen), columns) for chosen in self._around()], "SEMI")
 
     def others(self, rows: "pa.Table") -> "pa.Table":
+        """Return the rows of all other windows."""
         return self._joined([rows], "ANTI") if self.windows.num_rows else rows
 
     def _joined(self, parts: "Sequence[pa.Table]", how: str) -> "pa.Table":

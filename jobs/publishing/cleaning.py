@@ -264,6 +264,7 @@ def _recorded(
 
 
 def _busy(work: RequestContext, view: LedgerView) -> set[str]:
+    """Return the attempts of the requests that somebody holds."""
     return {
         attempt.attempt_id
         for request in view.requests.values()

@@ -193,6 +193,7 @@ def checked_reason(reason: str, what: str) -> str:
 
 
 def _how_to_stop(lease: Lease) -> str:
+    """Return how a person stops the holder of a lease."""
     if lease.dag_run is not None:
         return "mark the DAG run as failed in Airflow; the request is free at once."
     if lease.holder is None:

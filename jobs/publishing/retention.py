@@ -117,6 +117,7 @@ class Need:
 
     @cached_property
     def _states(self) -> frozenset[str]:
+        """The runs that are needed with the state after them."""
         old = {run_id for slice_id in self._old_states() for run_id in self._runs_at(slice_id)}
         return self._runs - old
 
@@ -141,6 +142,7 @@ class Need:
 
     @cached_property
     def _places_of_states(self) -> frozenset[StoredAttempt]:
+        """All parts of the states that are needed."""
         runs = (self.view.runs[run_id] for run_id in self._states)
         return frozenset(place for run in runs if run.checkpoint_removal is None for place in run.checkpoint.attempts)
 

@@ -165,6 +165,7 @@ class UpstreamPlace:
         return {column: fields[name] for name, column in record_names(fields, log).items() if column not in nodes}
 
     def is_newest(self, version: int) -> bool:
+        """Return whether the other pipeline's ledger has this version, and no newer one. No file is read."""
         return is_newest(self.lake.ledger(self.upstream), version)
 
     def tip(self) -> LogTip:
@@ -215,10 +216,12 @@ class UpstreamPlace:
         return frozenset(slice_id for slice_id in slice_ids if own.slices.get(slice_id) not in readable)
 
     def _slice_of(self, view: LedgerView, run: StagedRun) -> Slice:
+        """Return the slice of the reader that has the slice of a run."""
         slice_ = run.result.slice
         return slice_ if self._fits(view, run) else slice_at(slice_grid(self.pipeline), slice_.start_ms)
 
     def _fits(self, view: LedgerView, run: StagedRun) -> bool:
+        """Return whether the slice of a run is cut as those of the reader."""
         return spec_of(view, run).log.slice.cut == self.pipeline.log.slice.cut
 
     def _nests(self, view: LedgerView, run: StagedRun) -> bool:
@@ -363,6 +366,7 @@ class _Store:
 
 
 def _path(slice_: UpstreamSlice, digest: str) -> str:
+    """Return the path of the file of a slice, relative to the directory."""
     return f"{SLICE_COLUMN}={quote(slice_.run.result.slice.slice_id, safe='')}/{digest}.parquet"
 
 
@@ -382,6 +386,7 @@ def reads_slices_of(reader: Pipeline, by: SliceGrammar) -> bool:
 
 
 def _cut(by: SliceGrammar) -> str:
+    """Return how slices are cut, as a file states it."""
     return f"{{every: {format_duration(by.every_ms)}, timezone: {by.timezone}}}"
 
 

@@ -187,6 +187,7 @@ def _from_side_tables(
 
 
 def _without(rows: Sequence[Mapping[str, Any]], records: Sequence[LogRecord]) -> list[LogRecord]:
+    """Return the records of the log that no row of a side table is of: each row is of the most similar one."""
     left = [*records]
     for row in rows:
         stored = row.get("record") or {}

@@ -151,6 +151,7 @@ def open_windows(
 
 
 def _of_key(rows: "pa.Table", keys: Sequence[str], record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows with the key of a record as plain values."""
     import pyarrow as pa
 
     from windowlib.columnar.python_values import arrow_value

@@ -70,6 +70,7 @@ class BucketRun:
             self._executor.merge(partials)
 
     def process(self, slice_no: int, records: pa.RecordBatch) -> Iterator[IdentifiedRows]:
+        """Process the next records, which are of one slice."""
         yield from self._reach(slice_no)
         if not self._is_damaged:
             yield from self._identified(self._executor.process(records))
@@ -123,6 +124,7 @@ class BucketRun:
             yield self._slice_no, KEPT_TAG + table, rows
 
     def _count(self, slice_no: int, equation: str, term: str, *, ids: IdSum) -> None:
+        """Add ids to a term of an equation of the audit."""
         self.tallies.setdefault((slice_no, equation, term), IdSum()).merge(ids)
 
     def _identified(self, emitted: Emission) -> Iterator[IdentifiedRows]:

@@ -198,6 +198,7 @@ class SumDouble:
 
     @property
     def state_columns(self) -> Columns:
+        """The values of windowlib.functions.exact_sum.SumState."""
         return (
             ("count", "bigint"),
             ("mantissa", "binary"),

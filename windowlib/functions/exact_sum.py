@@ -67,6 +67,7 @@ class ExactSum(list[float]):
 
     @property
     def number_count(self) -> int:
+        """The number of numbers in the sum."""
         return len(self) + self.hidden_count
 
     def extend_by(self, other: "ExactSum") -> None:

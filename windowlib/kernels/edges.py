@@ -95,6 +95,7 @@ class EdgeColumns:
         return EdgeColumns(self.counts_of_ranges(low, high), xor[high] ^ xor[low], total)
 
     def sum(self) -> IdSum:
+        """Return the tally of all edges."""
         return IdSum(int(self.count.sum()), int(np.bitwise_xor.reduce(self.xor)), int(self.total.sum()))
 
 

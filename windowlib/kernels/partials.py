@@ -70,6 +70,7 @@ class PartialRows:
         self._aggregates = aggregates
 
     def rows(self, groups: RecordGroups) -> pa.RecordBatch:
+        """Return the rows of groups of records."""
         edges = groups.ids.edges(0, len(groups))
         keys = self._keys.feed_columns(groups.key_code)
         states = [form.to_columns(state) for form, state in zip(self._aggregates, groups.states, strict=True)]
@@ -85,6 +86,7 @@ class PartialRows:
         )
 
     def partials(self, rows: pa.RecordBatch) -> Partials:
+        """Return the partials of rows."""
         keys = [name for name in rows.schema.names if name.startswith("k")]
         edges = (rows.column(name).to_numpy() for name in ("count", "xor", "sum"))
         states = (form.from_columns(rows.column(f"s{place}")) for place, form in enumerate(self._aggregates))

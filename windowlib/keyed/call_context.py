@@ -41,6 +41,7 @@ class CallContext:
 
     @property
     def state(self) -> StateView:
+        """The declared state of the key."""
         return self.keyed_state.view(self.key)
 
     def output(self, tag: str, value: Value) -> None:

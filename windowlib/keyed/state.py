@@ -107,6 +107,7 @@ class ListState(_Handle):
         self._cells.setdefault(self._address, []).append(plain_copy(element))
 
     def set(self, elements: Iterable[Any]) -> None:
+        """Replace all elements."""
         elements = plain_copy(list(elements))
         if elements:
             self._cells[self._address] = elements

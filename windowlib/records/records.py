@@ -121,6 +121,7 @@ class OnlyPanes(NamedTuple):
     timestamp_ms: int
 
     def panes(self) -> Iterator[Pane]:
+        """Return the panes one by one."""
         is_only = True  # the first and last pane of its window
         columns = zip(
             self.keys,

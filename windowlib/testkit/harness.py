@@ -104,6 +104,7 @@ class Harness:
         return [output for output in self.outputs if isinstance(output, Pane) and output.kind == "result"]
 
     def values(self) -> list[Any]:
+        """Return the values of the panes so far."""
         return [pane.values for pane in self.panes()]
 
     def late(self) -> list[Late]:
@@ -115,6 +116,7 @@ class Harness:
         return [output.record for output in self.outputs if isinstance(output, Unassigned)]
 
     def side_outputs(self, tag: str) -> list[Any]:
+        """Return the values of a side output so far."""
         return [output.value for output in self.outputs if isinstance(output, SideOutput) and output.tag == tag]
 
     def check_resumable(self) -> None:

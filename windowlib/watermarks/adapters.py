@@ -113,6 +113,7 @@ class AssignerSource:
         return self._source.advance_clock(clock_ms)
 
     def on_upstream(self, watermark_ms: int) -> list[WatermarkEvent]:
+        """Process a watermark from upstream. All but MAX_TIME_MS are ignored."""
         return self._source.on_upstream(watermark_ms)
 
     def finish(self) -> list[WatermarkEvent]:

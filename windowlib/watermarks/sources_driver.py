@@ -307,6 +307,7 @@ class SourcesDriver:
         heapify(self._waiting)
 
     def _restored(self, row: SourceRow) -> Channel:
+        """Restore a source. Return its channel in the valve."""
         source, details = self._add(source_of_row(row.source)), row.details
         source.generator = GeneratorState(row.max_event_time_ms)
         source.watermark_ms = or_lowest(row.watermark_ms)

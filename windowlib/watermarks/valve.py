@@ -180,6 +180,7 @@ class CombinedWatermark:
         source.watermark_ms = max(source.watermark_ms, watermark_ms)
 
     def set_idle(self, name: str, *, is_idle: bool = True) -> None:
+        """Make a source idle or active."""
         self.state.sources[name].is_idle = is_idle
 
     def update(self) -> list[WatermarkEvent]:

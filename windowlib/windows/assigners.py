@@ -312,6 +312,7 @@ class WindowGrid:
         return SAFE_TIME_MS // self.every_ms - 1
 
     def number(self, instant_ms: int) -> int:
+        """Return the number of the interval that contains an instant."""
         return (instant_ms - self.offset_ms) // self.every_ms
 
     def next_edge(self, instant_ms: int) -> int:

@@ -35,6 +35,7 @@ class WindowScope:
 
     @property
     def processing_time_ms(self) -> int:
+        """The current processing time."""
         return self._open.processing_time_ms
 
     @property
@@ -130,6 +131,7 @@ class AggregatedContents:
             contents[i] = add_all(contents[i], column, positions)
 
     def result(self, contents: list[Any]) -> Value:
+        """Return the results of the aggregates."""
         return tuple(map(call, self._results, contents))
 
     def merge(self, target: list[Any], sources: Sequence[list[Any]], *, in_log_order: bool) -> list[Any]:  # noqa: ARG002

@@ -36,6 +36,7 @@ class Evictor:
         return records
 
     def keep_after(self, records: Sequence[Stored], window: Window, ctx: EvictorContext) -> Sequence[Stored]:  # noqa: ARG002
+        """Return the records that stay in the window after the firing."""
         return records
 
 

@@ -127,6 +127,7 @@ class OpenWindow:
 
     @property
     def namespace(self) -> Window:
+        """The namespace of the window's timers."""
         return self.window
 
     @property
@@ -147,6 +148,7 @@ class OpenWindow:
 
     @property
     def edges(self) -> Edges:
+        """The tally of the edges in the window."""
         if self.pending:
             self.settle()
         return self.settled_edges
@@ -192,6 +194,7 @@ class OpenWindow:
 
     @property
     def profile(self) -> Profile:
+        """The engine profile whose semantics apply."""
         return self.runtime.profile
 
     def _is_cleanup(self, at_ms: int, *, is_event_time: bool) -> bool:

@@ -86,12 +86,14 @@ class WindowOperator(TimedOperator):
         return store(self._runtime, self._contents, self.windowing.allowed_lateness_ms)
 
     def _opening(self) -> Opening | MergingOpening:
+        """Return how records open windows."""
         if not self._assigner.is_merging:
             return Opening(self._store)
         merging = LoneJudgingOpening if self._profile.judges_record_alone else MergingOpening
         return merging(self.windowing, self._contents, store=self._store, firing=self._firing)
 
     def begin(self, first_arrival_ms: int) -> None:
+        """Choose the stagger from the log's first arrival. Otherwise the operator's first record determines it."""
         if self._lacks_stagger:
             self._choose_stagger(first_arrival_ms)
 
@@ -140,6 +142,7 @@ class WindowOperator(TimedOperator):
         self._handle_due(watermark_ms, position)
 
     def _handle_due(self, watermark_ms: int, position: Position) -> None:
+        """Advance the watermark, and handle all event timers that are due then."""
         moment = Moment(MIN_TIME_MS, position)
         for at_ms, timer in self._timers.advance_watermark(watermark_ms):
             if at_ms != moment.at_ms:

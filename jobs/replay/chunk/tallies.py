@@ -28,9 +28,11 @@ class ChunkTallies:
         return self.sums.get((slice_no, equation, term), IdSum())
 
     def emitted(self, slice_no: int, table: str) -> IdSum:
+        """Return the ids of the rows that a slice has in a table."""
         return self.term(slice_no, ROWS, table)
 
     def state(self, slice_no: int, table: str) -> IdSum:
+        """Return the ids of the rows that the state after a slice has in a checkpoint table."""
         return self.term(slice_no, STATE if table in tables.INCREMENTAL_TABLES else ROWS, table)
 
     def counts(self, slice_no: int) -> Counts:

@@ -68,6 +68,7 @@ def run_chunk(session: LazySession, pinned: Pinned) -> ChunkRun:
 
 
 def _directory(tasks: Tasks, pinned: Pinned) -> str:
+    """Return where the tasks leave shuffle files: on one machine a directory of this process, else below the lake."""
     if tasks.shares_files:
         return str(private_directory() / "shuffled" / pinned.order.attempt_id)
     return pinned.order.lake.scratch(pinned.order.pipeline.name, pinned.order.attempt_id)

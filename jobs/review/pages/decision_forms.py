@@ -66,6 +66,7 @@ class RequestForms:
 
     @property
     def can_waive(self) -> bool:
+        """Whether at least one slice can be waived."""
         return any(not held.cannot for held in self.held) and not self.is_worked_on
 
 

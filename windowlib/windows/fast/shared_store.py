@@ -106,6 +106,7 @@ class SharedStore(WindowStore):
         return sum(len(same_bounds.keys) for same_bounds in self.by_bounds.values())
 
     def settle_waiting(self) -> None:
+        """Add all records that wait to their windows."""
         for same_bounds in self.by_bounds.values():
             same_bounds.opened()
 
