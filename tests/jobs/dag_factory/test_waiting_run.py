@@ -52,6 +52,8 @@ def test_airflow_resumes_a_waiting_run_when_its_slice_arrives(
 
     writer = threading.Thread(target=arrive, daemon=True)
     writer.start()
+    with create_session() as session:  # other tests of this process have runs of this DAG
+        before = {*session.scalars(select(DagRun.run_id).where(DagRun.dag_id == dag.dag_id))}
     run = dag.test(logical_date=datetime(2024, 1, 5, tzinfo=UTC), mark_success_pattern="replay|gate|publish")
     writer.join()
     assert run.state == "success"
@@ -59,9 +61,8 @@ def test_airflow_resumes_a_waiting_run_when_its_slice_arrives(
         order: Any = session.scalar(
             select(XComModel.value).where(XComModel.run_id == run.run_id, XComModel.key == "return_value")
         )
-        (following,) = session.scalars(
-            select(DagRun).where(DagRun.dag_id == dag.dag_id, DagRun.run_id != run.run_id)
-        ).all()
+        own = select(DagRun).where(DagRun.dag_id == dag.dag_id, DagRun.run_id.not_in({*before, run.run_id}))
+        (following,) = session.scalars(own).all()
     assert order["slices"] == ["2024-01-02"]
     assert following.run_id.startswith("waits__2024-01-03__")
     assert (following.state, following.data_interval_end) == ("queued", None)
