@@ -15,7 +15,7 @@ from jobs.ledger.publications import standing
 from jobs.ledger.run_projection import briefs_among, failing_in_sight
 from jobs.ledger.tally import in_words, tally
 from jobs.ledger.view import LedgerView, Request
-from jobs.pipeline.files import pipeline_files
+from jobs.pipeline.files import SUFFIXES
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import show_instant, show_ms, slice_grid
 from jobs.plain_text import counted
@@ -119,7 +119,7 @@ def _state(work: RequestContext) -> dict[str, Any]:
 def _without_upstream(pipeline: Pipeline) -> str:
     """Return that the pipeline whose table is the log has no file beside that of the reader; else empty."""
     upstream, directory = pipeline.log.pipeline, Path(pipeline.source).parent
-    if upstream is None or any(file.stem == upstream for file in pipeline_files(directory)):
+    if upstream is None or any((directory / f"{upstream}{suffix}").exists() for suffix in SUFFIXES):
         return ""
     return (
         f"its log is a table of pipeline {upstream}, which has no file in {directory}, so no command publishes "
