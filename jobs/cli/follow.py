@@ -104,9 +104,9 @@ def _asked(work: RequestContext, slices: Sequence[Slice], *, reason: str, publis
             f"{'publish' if left.is_complete else 'run'} {name} --request {request_id}` or `hindcast cancel {name} "
             f"--request {request_id} --reason …`"
         )
-    own_left = left is not None and _purpose(left) == wanted
-    asked = replace(asked, resumes=frozenset({left.request_id} if left is not None and own_left else ()))
-    others = () if own_left else in_the_way(work, view, asked)
+    resumed = left if left is not None and _purpose(left) == wanted else None
+    asked = replace(asked, resumes=frozenset(() if resumed is None else {resumed.request_id}))
+    others = () if resumed is not None else in_the_way(work, view, asked)
     runs = [view.runs.get(run_id) for other in others for run_id in other.runs.values()]  # some may be condemned
     is_left = all(_purpose(other) in {own, wanted} and not stopping_runs(view, other) for other in others)
     is_replacing = others and is_left and not any(run is not None and run.waiver for run in runs)
