@@ -7,7 +7,7 @@ Readers, the audit and the next slice see rows only by attempt (laws L4 and L5).
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jobs.lake.damage import reading
 from jobs.lake.delta_tables import MAX_ATTEMPTS, OpenedTable, checkpoint_interval, forget_table, open_table
@@ -16,6 +16,7 @@ from jobs.lake.parquet_files import parquet_format
 from jobs.lake.table_files import Attempt, TableFile
 from jobs.storage import delta_options, file_system
 from windowlib.errors import SpecError
+from windowlib.libraries import pa, pads, pc
 from windowlib.records.column_types import Node, field_node, spell_type, struct_fields
 from windowlib.records.tables import (
     CHECKPOINT_TABLES,
@@ -29,10 +30,6 @@ from windowlib.records.tables import (
     UNASSIGNED_RECORDS,
     Table,
 )
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.dataset as pads
 
 Share = tuple[int, int]
 """(i, n): every n-th file, from the i-th on, in the order of their paths. The n shares have each file once."""
@@ -234,8 +231,6 @@ def table_schema(table: OpenedTable) -> "pa.Schema":
 
     Raises DeltaError: the table has a feature that its files alone do not show.
     """
-    import pyarrow as pa
-
     if _UNREADABLE_FEATURES & {*(table.delta.protocol().reader_features or ())}:
         table.delta.to_pyarrow_dataset()  # raises an error that names the feature
     return pa.schema(table.delta.schema().to_arrow())
@@ -249,10 +244,6 @@ def files_dataset(
     `schema` are the columns of the table (`table_schema`). Texts of the columns `repeated` are read as dictionaries,
     which takes a fifth of the time if values repeat.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    import pyarrow.dataset as pads
-
     system, root = file_system(uri)
     files = parquet_format(dictionaries=repeated)
     texts = pa.dictionary(pa.int32(), pa.string())
@@ -283,7 +274,6 @@ def add_fields(uri: str, table: Table) -> None:
     existing = table_columns(uri)
     if all(node == existing.get(name) for name, node in table.stored_columns().items() if not isinstance(node, str)):
         return
-    import pyarrow as pa
     from deltalake import write_deltalake
 
     from jobs.lake.durable_commits import commit_hooks, until_committed
@@ -327,8 +317,6 @@ def read_attempts(uri: str, attempts: Iterable[Attempt], columns: Sequence[str] 
     the Delta table does not exist.
     Raises StoreError: the table cannot be read; the message names the damaged file.
     """
-    import pyarrow as pa
-
     with attempts_dataset(uri, attempts) as dataset:
         if dataset is None:
             return pa.table({})
@@ -349,8 +337,6 @@ def read_each_attempt(uri: str, attempts: Sequence[Attempt], columns: Sequence[s
 
     Raises StoreError: the table cannot be read; the message names the damaged file.
     """
-    import pyarrow as pa
-
     with reading(uri, attempts):
         table = open_table(uri) if attempts else None
         if table is None:

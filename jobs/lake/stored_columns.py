@@ -16,6 +16,7 @@ from jobs.lake.log_files import place_of
 from jobs.lake.parquet_files import open_parquet
 from jobs.storage import file_system
 from windowlib.errors import StoreError
+from windowlib.libraries import pc
 from windowlib.records.tables import PARTITION_COLUMNS
 
 READERS: Final = 8
@@ -72,8 +73,6 @@ def refuse_lost_columns(table: OpenedTable, added: AbstractSet[str]) -> None:
     A table gets its columns before its files do. So the schema in Delta's log is damaged, and the column would be added
     beside the one with the damaged name.
     """
-    import pyarrow.compute as pc
-
     actions = arrow_table(table.delta.get_add_actions(flatten=True))
     newest = actions.take(pc.sort_indices(actions, [("modification_time", "descending")])[:NEWEST_FILES])
     system, root = file_system(table.uri)

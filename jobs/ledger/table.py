@@ -20,6 +20,7 @@ from jobs.ledger.events import ledger_schema
 from jobs.ledger.head import Head, advice_without, head_in_commits, read_head, write_head
 from jobs.storage import FileStamp, delta_options, file_stamp, file_system, is_remote
 from windowlib.errors import LedgerError
+from windowlib.libraries import pa
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -230,7 +231,6 @@ class LedgerTable(LedgerStore):
 
     @override
     def append(self, rows: Sequence[Row]) -> None:
-        import pyarrow as pa
         from deltalake import CommitProperties, write_deltalake
         from deltalake.exceptions import DeltaError
 
