@@ -19,6 +19,7 @@ from jobs.lake.log_files import place_of
 from jobs.lake.log_version import DataFile, DeletedRows, LogVersion
 from jobs.lake.parquet_files import parquet_format
 from jobs.storage import file_system
+from windowlib.columnar.arrow import arrow_type
 from windowlib.libraries import np, pa, pads, pafs, pc
 from windowlib.records.change_feed import CHANGE_TYPE, INSERT
 
@@ -164,8 +165,6 @@ def leaf_columns(log: LogVersion, derivation: Derivation, values: Mapping[str, A
     `values` has an array for each column of a file, and one value for a partition column. A column without a value is
     null.
     """
-    from windowlib.columnar.arrow import arrow_type
-
     count = max((len(array) for array in values.values() if isinstance(array, pa.Array)), default=1)
     columns: dict[str, pa.Array] = {}
     for name in sorted({leaf.column for leaf in derivation.leaves.values()}):

@@ -11,8 +11,10 @@ from typing import Any
 
 from jobs.lake.damage import reading
 from jobs.lake.delta_tables import MAX_ATTEMPTS, OpenedTable, checkpoint_interval, forget_table, open_table
+from jobs.lake.durable_commits import commit_hooks, renew_properties, until_committed
 from jobs.lake.log_files import place_of
 from jobs.lake.parquet_files import parquet_format
+from jobs.lake.stored_columns import is_stored, refuse_lost_columns, replace_columns
 from jobs.lake.table_files import Attempt, TableFile
 from jobs.storage import delta_options, file_system
 from windowlib.errors import SpecError
@@ -72,8 +74,6 @@ def ensure_table(uri: str, table: Table, *, attempts: int = MAX_ATTEMPTS) -> Non
         SpecError: a column that a file has exists with another type, or changes from key to value or back.
         StoreError: the table cannot be read, or another process committed first at every try.
     """
-    from jobs.lake.durable_commits import until_committed  # readers do not need it
-
     until_committed(uri, lambda: _ensure(uri, table), attempts=attempts)
 
 
@@ -99,8 +99,6 @@ def _new_columns(
         problem = _problem(uri, existing[name], field) if name in existing else None
         if problem is None:
             continue
-        from jobs.lake.stored_columns import is_stored  # few pipelines need it
-
         former = existing[name]["name"]
         if is_stored(stored, {former, field["name"]}):
             raise problem
@@ -110,8 +108,6 @@ def _new_columns(
 
 def _ensure(uri: str, table: Table) -> None:
     from deltalake import DeltaTable, Field, Schema
-
-    from jobs.lake.durable_commits import commit_hooks, renew_properties
 
     table_ = open_table(uri)
     if table_ is None:
@@ -129,14 +125,10 @@ def _ensure(uri: str, table: Table) -> None:
     new, replaced = _new_columns(uri, table_, table)
     added = [Field.from_json(json.dumps(field)) for field in new]
     if replaced:
-        from jobs.lake.stored_columns import replace_columns  # few pipelines need it
-
         replace_columns(table_, replaced)
     if renew_properties(uri, table_.delta, _PROPERTIES, former=_FORMER) or replaced:
         forget_table(uri)
     if added:
-        from jobs.lake.stored_columns import refuse_lost_columns  # most tables get no column
-
         refuse_lost_columns(table_, {field.name for field in added})
         table_.delta.alter.add_columns(added, post_commithook_properties=commit_hooks(uri))
         forget_table(uri)
@@ -276,7 +268,6 @@ def add_fields(uri: str, table: Table) -> None:
         return
     from deltalake import write_deltalake
 
-    from jobs.lake.durable_commits import commit_hooks, until_committed
     from windowlib.columnar.arrow import arrow_type
 
     schema = pa.schema([pa.field(name, arrow_type(node)) for name, node in table.stored_columns().items()])

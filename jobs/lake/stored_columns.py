@@ -12,6 +12,7 @@ from typing import Any, Final
 from jobs.lake.arrow_types import arrow_table
 from jobs.lake.damage import ADVICE
 from jobs.lake.delta_tables import OpenedTable
+from jobs.lake.durable_commits import commit_hooks, declare_features
 from jobs.lake.log_files import place_of
 from jobs.lake.parquet_files import open_parquet
 from jobs.storage import file_system
@@ -48,8 +49,6 @@ def replace_columns(table: OpenedTable, replaced: Mapping[str, Mapping[str, Any]
     Raises CommitFailedError: another process has committed since the table was opened, or `declare_features` has.
     """
     from deltalake import CommitProperties, Schema
-
-    from jobs.lake.durable_commits import commit_hooks, declare_features
 
     former = json.loads(table.delta.schema().to_json())["fields"]
     fields = [replaced.get(field["name"], field) for field in former]

@@ -6,6 +6,7 @@ Bounds of texts may be shortened, and those of doubles miss NaN, so only integer
 from jobs.lake.footer_bounds import known_bounds
 from jobs.lake.log_version import LogVersion
 from jobs.lake.slice_instants import Span
+from windowlib.columnar.arrow import arrow_type
 from windowlib.libraries import pa
 from windowlib.records.column_types import Node
 
@@ -15,7 +16,6 @@ def bound_instants(bounds: "pa.Array", node: Node, *, unit: str | None) -> list[
 
     The bounds are of the type that they have in a file or in the log. `unit` is that of numbers.
     """
-    from windowlib.columnar.arrow import arrow_type
     from windowlib.columnar.instants import read_instants
 
     kind = bounds.type
