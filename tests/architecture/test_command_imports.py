@@ -23,7 +23,7 @@ NOT_NEEDED = {"email", "psutil", "rich", "zipfile"}
         ("jobs.cli.decide", 396),
         ("jobs.cli.run", 480),
         ("jobs.cli.inspect", 503),
-        ("jobs.cli.explain", 514),
+        ("jobs.cli.explain", 515),
         ("jobs.cli.run, jobs.review.execution", 751),
     ],
 )
