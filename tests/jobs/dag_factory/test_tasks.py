@@ -659,9 +659,7 @@ def test_a_run_that_waits_for_a_day_starts_the_restatement_first(
         auto.plan()
 
 
-def test_all_events_of_a_producer_since_the_first_due_slice_are_read_in_pages(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_all_events_of_a_producer_since_the_first_due_slice_are_read_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the newest thousand once were: after an outage, the event of the first due slice was not among them."""
     from airflow.sdk.execution_time import task_runner
 

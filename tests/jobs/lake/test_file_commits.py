@@ -147,10 +147,7 @@ def test_no_file_is_skipped_by_a_filter_that_a_row_fulfils(tmp_path: Path) -> No
             assert dataset.to_table(filter=wanted).num_rows == rows.filter(wanted).num_rows, (name, value)
 
 
-RECORD: Node = {
-    "type": "struct",
-    "fields": [{"name": "id", "type": "string", "nullable": True, "metadata": {}}],
-}
+RECORD: Node = {"type": "struct", "fields": [{"name": "id", "type": "string", "nullable": True, "metadata": {}}]}
 
 
 @pytest.mark.parametrize(

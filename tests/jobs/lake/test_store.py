@@ -169,10 +169,7 @@ def test_a_column_that_no_file_has_gets_another_type_role_or_case(tmp_path: Path
     old, new = (
         read_attempts(uri, [(slice_id, "a")], ["total", "tried", "more"]).to_pylist()[0] for slice_id in ("s0", "s2")
     )
-    assert (old, new) == (
-        {"total": 5, "tried": None, "more": None},
-        {"total": None, "tried": 0.5, "more": None},
-    )
+    assert (old, new) == ({"total": 5, "tried": None, "more": None}, {"total": None, "tried": 0.5, "more": None})
     assert DeltaTable(uri).metadata().configuration == before
     DeltaTable(uri).delete("slice_id = 's2'")
     ensure_table(uri, tables.window_outputs({**KEYS, "Tried": "string"}, {"total": "bigint"}))

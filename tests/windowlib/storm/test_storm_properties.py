@@ -8,11 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.fuzzing import seeds
-from tests.support.storm import (
-    Driven,
-    Heard,
-    lists_spec,
-)
+from tests.support.storm import Driven, Heard, lists_spec
 from tests.support.storm_replay import NO_EDGES, LogRow, Replayed, replay, together
 from windowlib.keyed.timers import STALE_MAX
 from windowlib.records.records import ASSIGNED, LATE, UNASSIGNED, Fate, Late, Pane, Unassigned

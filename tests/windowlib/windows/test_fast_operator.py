@@ -12,14 +12,7 @@ from tests.support.fuzzing import seeds
 from tests.support.plain_windows import PlainSpec
 from tests.support.windows import RemembersEachWindow
 from windowlib.bounds import MAX_TIME_MS, Window
-from windowlib.functions.window_functions import (
-    Aggregates,
-    Reduce,
-    Whole,
-    WindowFunction,
-    aggregate,
-    process_function,
-)
+from windowlib.functions.window_functions import Aggregates, Reduce, Whole, WindowFunction, aggregate, process_function
 from windowlib.keyed.operator_protocol import BulkOperator, Operator
 from windowlib.records.records import Pane, Record
 from windowlib.testkit.harness import resumed

@@ -123,10 +123,7 @@ def test_the_history_of_a_proposal_is_published_not_waived_and_of_one_spec() -> 
     ahead = replace(ahead, request_id="c", result=replace(ahead.result, spec_fingerprint="edited"), seq=99)
     candidate = replace(candidate, runs={"x": ahead.result.run_id})
     view = replace(
-        view,
-        runs={**view.runs, ahead.result.run_id: ahead},
-        requests={"h": held, "c": candidate},
-        open_ids=("h", "c"),
+        view, runs={**view.runs, ahead.result.run_id: ahead}, requests={"h": held, "c": candidate}, open_ids=("h", "c")
     )
     assert whole_history("sales", view, Span()).slice_ids == tuple(ids[1:])
     assert good_history("sales", view, Span(from_ms=runs[3].result.slice.start_ms)).slice_ids == (ids[3],)
