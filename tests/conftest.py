@@ -12,12 +12,11 @@ from hypothesis import HealthCheck, Verbosity, settings
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.support.fuzzing import ASKED, BUDGET, TimeOver, cases, first_seed
+from tests.support.spark_session import SparkSession
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
     from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 HOSTILE_ZONE = "Asia/Kathmandu"  # UTC+05:45: code that uses the machine's zone is wrong by hours and minutes
 
