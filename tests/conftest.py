@@ -52,11 +52,11 @@ IN_SPARK = "_spark.py"
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the long tests first, and mark tests that loop over `seeds` as `fuzz`, which `make fuzz` selects."""
+    """Put the long tests first. Mark tests that loop over `seeds` or `chances` as `fuzz`, which `make fuzz` selects."""
     items.sort(key=_place)
     for item in items:
         function = getattr(item, "function", None)
-        if "seeds" in getattr(getattr(function, "__code__", None), "co_names", ()):
+        if {"seeds", "chances"} & {*getattr(getattr(function, "__code__", None), "co_names", ())}:
             item.add_marker("fuzz")
 
 
