@@ -110,14 +110,11 @@ class LedgerEvent:
         return Slice(slice_id=self.slice_id, start_ms=self.slice_start_ms, end_ms=self.slice_end_ms)
 
 
-LATER_COLUMNS = frozenset({"hash"})
-"""Columns that the ledgers of earlier versions do not have. The next write adds them."""
-
 _FIRST = ("seq", "ordinal", "at_ms", "event", "commit_id", "commit_events", "previous")
 _OWN: Final = tuple(column.name for column in fields(LedgerEvent) if column.name != "kind")
 """The columns that are fields of an event."""
 _OWN_OF: Final = attrgetter(*_OWN)
-_COLUMNS: Final = (*_FIRST, *(name for name in _OWN if name not in _FIRST), *LATER_COLUMNS)
+_COLUMNS: Final = (*_FIRST, *(name for name in _OWN if name not in _FIRST), "hash")
 _WHOLE: Final = (
     "seq", "ordinal", "at_ms", "commit_events", "slice_start_ms", "slice_end_ms", "watermark_ms",
     "records_read", "assigned", "late", "unassigned", "invalid", "panes",

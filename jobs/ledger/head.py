@@ -77,7 +77,7 @@ def lost_head(event: LedgerEvent) -> Head | None:
 
 
 def read_head(uri: str) -> Head | None:
-    """Return the newest head of a ledger; None if it has none, as ledgers of earlier versions.
+    """Return the newest head of a ledger; None if it has none.
 
     Raises LedgerError: the file cannot be read, or its content is damaged.
     """

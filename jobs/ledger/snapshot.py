@@ -26,7 +26,6 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final
 
-from jobs.ledger.chain import Link
 from jobs.ledger.checked_details import CheckedDetails, event_codec
 from jobs.ledger.events import LedgerEvent
 from jobs.ledger.history import EventHistory
@@ -58,7 +57,6 @@ class Header:
     version: int
     events: int
     tip: str
-    has_own_hashes: bool
     tips: Mapping[str, str]
     given_up: Mapping[str, tuple[int, int]]
     files: Mapping[str, FileStamp]
@@ -154,8 +152,7 @@ def _encoded(history: EventHistory, uri: str) -> bytes:
         table_id=history.table_id or "",
         version=history.known,
         events=history.count,
-        tip=history.link.tip,
-        has_own_hashes=history.link.has_own_hashes,
+        tip=history.tip,
         tips={str(version): history.tips[version] for version in sorted(history.tips)[-RECENT_TIPS:]},
         given_up={tip: (lost.start, lost.stop) for tip, lost in history.given_up.items()},
         files=history.files,
@@ -185,7 +182,7 @@ def _decoded(content: bytes, uri: str) -> EventHistory:
     return EventHistory(
         table_id=header.table_id,
         project=projection,
-        link=Link(tip=header.tip, has_own_hashes=header.has_own_hashes),
+        tip=header.tip,
         known=header.version,
         count=header.events,
         begun_after=header.version,

@@ -151,11 +151,11 @@ def refuse_own_table(uri: str, what: str) -> None:
 
 def _is_ledger(uri: str) -> bool:
     """Return whether a table is a ledger of Hindcast, by its columns. The log of a bank may have the same name."""
-    from jobs.ledger.events import LATER_COLUMNS, ledger_schema  # only a log of such a name needs it
+    from jobs.ledger.events import ledger_schema  # only a log of such a name needs it
 
     if not names_in(f"{uri}/_delta_log"):
         return False
-    return {field.name for field in ledger_schema()} - LATER_COLUMNS <= table_columns(uri).keys()
+    return {*ledger_schema().names} <= table_columns(uri).keys()
 
 
 def place_at(uri: str, log_format: LogFormat, *, partitions: Mapping[str, PartitionType] | None = None) -> LogPlace:
