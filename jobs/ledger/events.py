@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from functools import cache
 from operator import attrgetter, index
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from jobs.ledger.chain import CANONICAL_JSON, CONTENT_ERRORS
 from jobs.ledger.later import Cell, LaterSequence
@@ -23,10 +23,7 @@ from jobs.runs import (
     optional_fates,
 )
 from windowlib.errors import LedgerError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
+from windowlib.libraries import pa
 
 Value = TypeVar("Value")
 
@@ -126,8 +123,6 @@ _NUMBERS: Final[Mapping[str, Callable[[Any], object]]] = {**dict.fromkeys(_WHOLE
 @cache
 def ledger_schema() -> "pa.Schema":
     """Return the schema of the table: the columns of an event, of its commit, and of the hash chain."""
-    import pyarrow as pa
-
     kinds = {**dict.fromkeys(_WHOLE, pa.int64()), "ordinal": pa.int32(), "commit_events": pa.int32()}
     kinds["seconds"] = pa.float64()
     return pa.schema([pa.field(name, kinds.get(name, pa.string())) for name in _COLUMNS])

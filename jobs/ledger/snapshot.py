@@ -33,6 +33,7 @@ from jobs.ledger.plain_codec import Codec, Codecs, plain_json
 from jobs.ledger.projection import Projection
 from jobs.ledger.run_slots import SLOTS_CODEC, RunSlot
 from jobs.storage import FileStamp, hidden_file, make_directory, names_in, read_bytes, remove_file, write_bytes
+from windowlib.libraries import pa
 
 DIRECTORY: Final = "_snapshot"
 RECENT_TIPS: Final = 200
@@ -139,8 +140,6 @@ def _codecs(uri: str, line_at: Callable[[int], bytes] | None = None) -> Codecs:
 
 
 def _encoded(history: EventHistory, uri: str) -> bytes:
-    import pyarrow as pa
-
     codecs = _codecs(uri)
     encode = codecs.of(Projection).encode
     assert encode is not None, "a dataclass is no plain data"
@@ -203,8 +202,6 @@ class _Blocks:
         self._lines: dict[int, list[bytes]] = {}
 
     def read(self, number: int) -> bytes:
-        import pyarrow as pa
-
         start, (compressed, size) = self._starts[number], self._sizes[number]
         block: bytes = pa.Codec("zstd").decompress(self._content[start : start + compressed], size, asbytes=True)
         return block

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 from typing_extensions import override
 
 from jobs.disk_errors import disk_problem
+from jobs.durability import waits_for_disk
 from jobs.lake.arrow_types import arrow_table
 from jobs.lake.damage import REMOTE_ADVICE, damaged_file, one_line, table_errors
 from jobs.lake.delta_tables import checkpoint_interval, is_delta, is_newest, open_delta
+from jobs.lake.durable_commits import commit_hooks, remove_old_commits, renew_properties
 from jobs.lake.log_files import place_of
 from jobs.lake.parquet_files import open_parquet
 from jobs.ledger import upkeep
@@ -20,6 +22,7 @@ from jobs.ledger.events import ledger_schema
 from jobs.ledger.head import Head, advice_without, head_in_commits, read_head, write_head
 from jobs.storage import FileStamp, delta_options, file_stamp, file_system, is_remote
 from windowlib.errors import LedgerError
+from windowlib.libraries import pa
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -115,8 +118,6 @@ class LedgerTable(LedgerStore):
 
     @override
     def put_head(self, head: Head, *, instead_of: Head | None = None) -> None:
-        from jobs.lake.durable_commits import remove_old_commits  # readers do not need it
-
         write_head(self.uri, head, instead_of=instead_of)
         if head.version == self._committed:
             remove_old_commits(self.uri, head.version)
@@ -191,8 +192,6 @@ class LedgerTable(LedgerStore):
         """Create the table if it does not exist. If it does, renew its properties."""
         from deltalake.exceptions import CommitFailedError
 
-        from jobs.durability import waits_for_disk  # readers do not need it
-
         waits_for_disk(self.uri)  # refuses a wrong setting before anything is committed
         if self._is_created:
             return
@@ -223,18 +222,13 @@ class LedgerTable(LedgerStore):
         )
 
     def _renewed(self) -> bool:
-        from jobs.lake.durable_commits import renew_properties
-
         table = open_delta(self.uri) if self._table is None else self._table
         return renew_properties(self.uri, table, upkeep.CONFIGURATION, former=upkeep.FORMER)
 
     @override
     def append(self, rows: Sequence[Row]) -> None:
-        import pyarrow as pa
         from deltalake import CommitProperties, write_deltalake
         from deltalake.exceptions import DeltaError
-
-        from jobs.lake.durable_commits import commit_hooks  # readers do not need it
 
         assert self._table is not None, "the ledger calls refresh() before append()"
         table, self._table = self._table, None  # after a failure, the handle may be ahead of the table

@@ -34,6 +34,7 @@ from jobs.planning.lease_keeping import release
 from jobs.planning.readiness import Waiting
 from jobs.planning.request_context import Asked, IfOpen, RequestContext, open_request_context, published_pipeline
 from jobs.publishing.rules import describe_hold
+from jobs.replay.process_memory import share_one_heap
 from jobs.review.metrics import Gauge, gauges
 from jobs.wall_clock import now_ms
 from windowlib.errors import RequestError, SpecError
@@ -159,7 +160,6 @@ def replay(order: Order, *, on_progress: Callable[[Progress], None] | None = Non
     `on_progress` is called before and after each chunk.
     Raises HindcastError: the replay failed. The same order continues after the last staged slice.
     """
-    from jobs.replay.process_memory import share_one_heap
     from jobs.replay.replayer import spark_replayer
 
     share_one_heap()

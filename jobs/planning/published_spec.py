@@ -10,6 +10,7 @@ from typing import Final
 
 from jobs.engine.fingerprints import spec_fingerprint
 from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
+from jobs.pipeline.log_schema import validate_against_schema
 from jobs.pipeline.models.log import SliceGrammar
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning.chains import CODE_CHANGED, adoption, begins_chain
@@ -113,7 +114,6 @@ def why_uncomputable(work: RequestContext, spec: str) -> str:
         return CODE_CHANGED
     if work.pipeline.functions():
         return ""
-    from jobs.pipeline.log_schema import validate_against_schema
     from jobs.planning.event_times import log_engine  # imports Arrow, and most commands compile nothing
 
     refusing = "the log does not fit"

@@ -11,6 +11,7 @@ from jobs.planning.plan import Plan
 from jobs.publishing.rules import told_end_of_repairs
 from jobs.runs import EMPTY_STATE
 from windowlib.errors import HindcastError
+from windowlib.libraries import pc
 from windowlib.records.tables import WINDOW_STATE
 
 _OF_STATE = ("window_end_ms", "edge_count", "fired_count", "is_orphan")
@@ -50,8 +51,6 @@ def _waiting_windows(lake: Lake, pipeline: str, run: StagedRun) -> int | None:
         )
     except HindcastError:  # the run that starts from this state tells it
         return None
-    import pyarrow.compute as pc
-
     if not rows.num_rows or "edge_count" not in rows.column_names:
         return 0
     is_orphan = rows["is_orphan"].fill_null(False)  # noqa: FBT003 - the value that replaces a null

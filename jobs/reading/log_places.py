@@ -19,6 +19,7 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.upstream import is_log_table
 from jobs.storage import file_system, is_remote, is_s3, names_in
 from windowlib.errors import SpecError
+from windowlib.libraries import pafs
 from windowlib.records.tables import LEDGER, QUALITY_RESULTS, STATE_TABLES, TALLIES, WATERMARKS
 
 _MOST_OPENED: Final = 2
@@ -183,8 +184,6 @@ def found_format(uri: str) -> LogFormat:
 
     Raises LogError: the place cannot be listed.
     """
-    import pyarrow.fs as pafs
-
     if is_remote(uri) and not is_s3(uri):
         return "delta"
     if uri.endswith(".metadata.json"):

@@ -17,11 +17,11 @@ from jobs.replay.groups import groups_of
 from jobs.runs import OPTIONAL_FATES, Counts, Slice
 from windowlib.columnar.arrow import arrow_type
 from windowlib.errors import SpecError
+from windowlib.libraries import pads
 from windowlib.records.column_types import Node
 
 if TYPE_CHECKING:
     import pandas as pd
-    import pyarrow.dataset as pads
 
 BATCH_ROWS = 131_072
 """Smaller batches of a table are put together, because each check has a cost per batch."""
