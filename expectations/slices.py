@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from expectations.confirming import Confirm, confirmed
 from expectations.results import Answer, outcome
 from expectations.suites import RUN, Check, Suite
-from windowlib.libraries import np, pa
+from windowlib.libraries import np, pa, pd
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-    import pandas as pd
 
     from expectations.compiled.measures import Measure
     from expectations.outcomes import Outcome

@@ -8,7 +8,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["duckdb", "np", "pa", "pads", "pafs", "pc", "pq"]
+__all__ = ["duckdb", "np", "pa", "pads", "pafs", "pc", "pd", "pq"]
 
 
 class _Library(ModuleType):
@@ -28,6 +28,7 @@ class _Library(ModuleType):
 if TYPE_CHECKING:
     import duckdb
     import numpy as np
+    import pandas as pd
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.dataset as pads
@@ -37,6 +38,7 @@ else:
     duckdb = _Library("duckdb")
     np = _Library("numpy")
     pa = _Library("pyarrow")
+    pd = _Library("pandas")
     pc = _Library("pyarrow.compute")
     pads = _Library("pyarrow.dataset")
     pafs = _Library("pyarrow.fs")

@@ -488,10 +488,7 @@ class RepairMachine(RuleBasedStateMachine):
         from_ms, to_ms = (day_start_ms(first), day_start_ms(last + 1)) if first < last else (None, None)
         try:
             found = repair_of(
-                work,
-                from_ms=from_ms,
-                to_ms=to_ms,
-                at_most_ms=None if hours is None else hours * 3_600_000,
+                work, from_ms=from_ms, to_ms=to_ms, at_most_ms=None if hours is None else hours * 3_600_000
             )
             if not found.late:
                 return

@@ -180,11 +180,7 @@ def replayed(work: RequestContext, decision: object) -> Replay:
 
 def published(work: RequestContext, decision: Replay, name: str) -> None:
     done = scheduling.publish_task(
-        work,
-        opened=decision.opened,
-        who=name,
-        slices=decision.slices,
-        publisher=f"backfill_sales/{name}",
+        work, opened=decision.opened, who=name, slices=decision.slices, publisher=f"backfill_sales/{name}"
     )
     assert done.is_published, done.why
 

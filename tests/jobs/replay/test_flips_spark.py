@@ -41,12 +41,11 @@ from tests.support.log_files import Cover
 from tests.support.other_log import TABLE, OtherLog
 from tests.support.read_logs import read_log
 from tests.support.replays import NOW_MS, computed_of, context_in, order_of, pipeline_of, run_range
+from tests.support.spark_session import SparkSession
 from windowlib.errors import CheckpointError, LogError, StoreError
 from windowlib.records import tables
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from jobs.pipeline.models.pipeline import Pipeline
 
 pytestmark = pytest.mark.spark
@@ -75,7 +74,7 @@ LOG = "log"
 class Written:
     """A published lake, and the view of its ledger as it was written."""
 
-    spark: "SparkSession"
+    spark: SparkSession
     root: Path
     pipeline: "Pipeline"
     view: LedgerView
@@ -101,7 +100,7 @@ def copy_log(log: Path, place: Path, cover: Cover) -> None:
 
 @pytest.fixture(scope="module")
 def lakes(
-    spark: "SparkSession", hostile_log: tuple[OtherLog, Path], tmp_path_factory: pytest.TempPathFactory
+    spark: SparkSession, hostile_log: tuple[OtherLog, Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[Cover], Written]:
     def write(cover: Cover) -> Written:
         root = tmp_path_factory.mktemp("flips")
@@ -163,7 +162,7 @@ def test_a_damaged_checkpoint_is_refused_before_the_chunk_begins(written: Writte
 @pytest.mark.parametrize("local_records", [0, 1_000_000])
 @pytest.mark.parametrize(("name", "column"), [(tables.WINDOW_STATE, "acc_readings"), (tables.TIMERS, "at_ms")])
 def test_tasks_find_damage_that_the_driver_did_not_look_for(
-    spark: "SparkSession", written: Written, name: str, column: str, local_records: int
+    spark: SparkSession, written: Written, name: str, column: str, local_records: int
 ) -> None:
     """`content_rows` of 0: the driver sums up ids, the tasks compute them. Nothing is written."""
     path, good = harm(written, name, column)
@@ -192,7 +191,7 @@ def test_a_timer_that_is_lost_is_missed(written: Written) -> None:
         table.restore(version)
 
 
-def test_readers_with_spark_check_what_they_read(spark: "SparkSession", written: Written) -> None:
+def test_readers_with_spark_check_what_they_read(spark: SparkSession, written: Written) -> None:
     path, good = harm(written, tables.WINDOW_OUTPUTS, "readings")
     lake, name = str(written.root), written.pipeline.name
     try:
@@ -237,7 +236,7 @@ def log_through_files(written: Written) -> object:
 
 @pytest.mark.slow
 def test_plan_verify_compares_digests_and_stores_those_that_the_ledger_lacks(
-    spark: "SparkSession", hostile_log: tuple[OtherLog, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, hostile_log: tuple[OtherLog, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run of an older Hindcast has stored none."""
     copy_log(hostile_log[1], tmp_path / TABLE, "nothing")
