@@ -12,12 +12,15 @@ __all__ = ["duckdb", "np", "pa", "pads", "pafs", "pc", "pd", "pq"]
 
 
 class _Library(ModuleType):
-    """A module that is imported when one of its names is first used."""
+    """A module that is imported when one of its names is first used.
+
+    The names of the library become own names, so the next use takes no call. A name that the library gets later, such
+    as a submodule that something else imports, is looked up there.
+    """
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - any name of a library
         library = import_module(self.__name__)
         vars(self).update(vars(library))
-        self.__class__ = ModuleType  # type: ignore[assignment]  # the next use of a name takes no call
         return getattr(library, name)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -46,6 +46,9 @@ def test_a_library_is_imported_when_one_of_its_names_is_first_used() -> None:
     assert "pyarrow" in loaded_by(
         f"{names}; {sent}; import pyarrow; assert run() == pyarrow.array([1]) == pa.array([1])"
     )
+    assert "pyarrow.dataset" in loaded_by(
+        "from windowlib.libraries import pa; pa.lib; import pyarrow.dataset; pa.dataset"
+    )
 
 
 def test_dag_files_import_neither_spark_nor_great_expectations() -> None:
