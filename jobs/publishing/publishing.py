@@ -16,7 +16,7 @@ from jobs.planning.published_spec import FORMER_SPEC
 from jobs.planning.request_context import Opened, RequestContext, covers, is_live, request_in, with_cut_of
 from jobs.publishing.current_tables import move_current_tables
 from jobs.publishing.judging import MAX_TRIES, is_due, judge_request
-from jobs.publishing.optimistic_check import By, OutdatedDecision, check_seen_request
+from jobs.publishing.optimistic_check import By, OutdatedDecision, check_seen_readers, check_seen_request
 from jobs.publishing.rules import PublicationAttempt, changed_slices, has_equal_rows, judge_publication, other_holders
 from jobs.publishing.stop_reasons import listed
 from jobs.runs import SHOWN_DIGITS, RunResult, Slice
@@ -67,6 +67,7 @@ def publish_events(
         events = [_told_event(own, by)] if by.tells and own.told_by is None else []
         return replace(attempt, changed=changed_slices(view, own)), events
     check_seen_request(view, request_id, by)
+    check_seen_readers(view, request, by)
     if request.state is RequestState.CLOSED and not attempt.is_seen_already:
         raise RequestError(
             f"request {request_id} of pipeline {work.pipeline.name} is closed: {request.failure}; make a new one"
