@@ -230,8 +230,10 @@ def _settles(work: RequestContext, view: LedgerView, request: Request, *, other:
 
     That is so if readers then see each slice of `other` by the rows and the spec of its own run, or by a run that a
     later request has made. Equal rows of another spec do not settle it: the spec of `other` is not published then.
+    Neither does a late repair settle a request of the chain, whose runs it leaves as they are.
     """
-    if other.request_id == request.request_id or is_live(work, other):
+    is_beside = request.is_repair and not other.is_repair
+    if is_beside or other.request_id == request.request_id or is_live(work, other):
         return False
     work = with_cut_of(work, other)
     if other.from_ms is None or other.to_ms is None:
@@ -245,6 +247,7 @@ def _settles(work: RequestContext, view: LedgerView, request: Request, *, other:
         for publication in view.standing
         for slice_id in names.intersection(publication.changes)
         if (maker := view.requests.get(publication.request_id or "")) is not None
+        and (other.is_repair or not maker.is_repair)
     }
 
     def is_settled(slice_: Slice) -> bool:
