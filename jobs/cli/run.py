@@ -305,7 +305,7 @@ class _Given(GivenRange):
             from_ms=request.from_ms,
             to_ms=request.to_ms,
             who=options.who(),
-            reason=request.reason,
+            reason=self.reason or request.reason,
             kind=request.kind,
             is_fresh=request.is_fresh,
             request_id=request.request_id,
