@@ -10,7 +10,9 @@ from jobs.ledger.view import LedgerView, RequestKind, RequestState, StagedRun
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.requests import Staging, run_request
 from jobs.planning.request_context import RequestContext
+from jobs.planning.steps import Ask
 from jobs.publishing.decisions import rollback
+from jobs.publishing.publication_warnings import publication_warnings
 from jobs.publishing.publishing import publish
 from jobs.replay.orders import ReplayOrder
 from jobs.runs import RunResult, Verdict
@@ -165,4 +167,8 @@ def test_a_run_during_which_a_candidate_is_promoted_does_not_undo_the_promotion(
     head = work.ledger.view().head
     assert head is not None
     assert head.result.spec_fingerprint == spec_fingerprint(edited.pipeline)
+    slices = tuple(run.result.slice for run in tried.runs)
+    planned = work.plan(work.ledger.view(), Ask(slices=slices))
+    [told] = publication_warnings(work.lake, work.ledger.view(), planned)
+    assert told.startswith("readers see 2024-01-01, 2024-01-02 by another spec, which was published after that of")
     assert publish(work, who="bob", request_id=outcome.request_id).is_published, "a person has looked"
