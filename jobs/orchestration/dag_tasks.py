@@ -186,11 +186,13 @@ def publish(order: Order, *, publisher: str | None = None) -> Published:
     Raises RequestError: publication was refused, and waiting does not help.
     """
     work = order.context(now_ms)
-    if not order.publish:
-        release(work, order.opened)
-        return Published(is_published=False, why="staged, not published, as the run's parameters ask")
     view = work.ledger.view()
     request = view.requests.get(order.request_id)
+    is_candidate = request is not None and request.is_candidate and request.is_open
+    if is_candidate or not order.publish:
+        release(work, order.opened)
+        why = "a person promotes a candidate after its comparison" if is_candidate else "as the run's parameters ask"
+        return Published(is_published=False, why=f"staged, not published, {why}")
     settled = None if request is None else settled_elsewhere(view, request)
     if settled is not None:
         return Published(is_published=False, why=settled)

@@ -9,6 +9,7 @@ from jobs.plain_text import counted
 from jobs.planning.chains import run_before
 from jobs.planning.plan import Plan
 from jobs.publishing.rules import told_end_of_repairs
+from jobs.publishing.stop_reasons import listed
 from jobs.runs import EMPTY_STATE
 from windowlib.errors import HindcastError
 from windowlib.libraries import pc
@@ -18,8 +19,8 @@ _OF_STATE = ("window_end_ms", "edge_count", "fired_count", "is_orphan")
 
 
 def publication_warnings(lake: Lake, view: LedgerView, planned: Plan) -> tuple[str, ...]:
-    """Return a sentence for a chain that begins anew inside the published one, and one for repairs that would end."""
-    return (*_fresh_border(lake, view, planned), *_ended_repairs(view, planned))
+    """Return sentences on a chain that begins anew inside the published one, a former spec, and repairs that end."""
+    return (*_fresh_border(lake, view, planned), *_former_spec(view, planned), *_ended_repairs(view, planned))
 
 
 def _fresh_border(lake: Lake, view: LedgerView, planned: Plan) -> Iterator[str]:
@@ -39,6 +40,21 @@ def _fresh_border(lake: Lake, view: LedgerView, planned: Plan) -> Iterator[str]:
         f"Readers do not see {waiting} with records that wait there for their end. A record that was late can be on "
         "time in the new chain, and its window then replaces a window of the former chain that has more records"
     )
+
+
+def _former_spec(view: LedgerView, planned: Plan) -> Iterator[str]:
+    """Yield which slices readers would see by runs that they saw before another spec was published."""
+    runs = {step.slice.slice_id: step.valid_run for step in planned.range if not step.is_published}
+    valid = {name: run.result.run_id for name, run in runs.items() if run is not None}
+    before = {run_id for past in view.publications for run_id in past.changes.values()} if valid else set()
+    shown = {name: view.published_chain_run(name) for name, run_id in valid.items() if run_id in before}
+    spec = planned.spec_fingerprint
+    again = [name for name, run in shown.items() if run is not None and run.result.spec_fingerprint != spec]
+    if again:
+        yield (
+            f"readers see {listed(again)} by another spec, which was published after that of this pipeline file. If "
+            "the run publishes, it takes that spec back"
+        )
 
 
 def _waiting_windows(lake: Lake, pipeline: str, run: StagedRun) -> int | None:

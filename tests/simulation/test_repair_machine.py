@@ -518,6 +518,18 @@ class RepairMachine(RuleBasedStateMachine):
         for publication in self.seen.publications[seen:]:
             assert not self.seen.requests[publication.request_id or ""].is_candidate
 
+    @precondition(lambda self: self._named())
+    @rule(number=st.integers(0, 5), death=DEATHS)
+    def publish_named(self, *, number: int, death: tuple[str, int] | None) -> None:
+        """Publish a request by its id, also one of long ago, or one that was rolled back."""
+        requests = self._named()
+        request = requests[-1 - number % len(requests)]
+        self._decide(lambda work: publish(work, who=WHO, request_id=request.request_id), death)
+
+    def _named(self) -> list[Request]:
+        states = {RequestState.OPEN, RequestState.ROLLED_BACK}
+        return [request for request in self.seen.requests.values() if request.runs and request.state in states]
+
     @precondition(lambda self: self.seen.standing)
     @rule(death=DEATHS)
     def roll_back(self, *, death: tuple[str, int] | None) -> None:
