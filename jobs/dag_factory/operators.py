@@ -270,7 +270,7 @@ def order_of(context: Context) -> "Order":
     """
     from jobs.orchestration.dag_tasks import own_order
 
-    plan = context["dag"].get_task(PLAN)
+    plan: Any = context["dag"].get_task(PLAN)
     given = context["ti"].xcom_pull(task_ids=PLAN)
     return own_order(given, dag_run_of(context), pipeline_file=plan.pipeline_file, lake=plan.lake)
 
