@@ -2,10 +2,9 @@
 
 from typing import Any, ClassVar, Final
 
-from sqlglot import exp
+from sqlglot import TokenType, exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.parsers.duckdb import DuckDBParser
-from sqlglot.tokens import TokenType
 from typing_extensions import override
 
 from jobs.pipeline.models.expressions.vocabulary import TYPES
@@ -42,7 +41,7 @@ class Dialect(DuckDB):
             kinds = tuple(token.token_type for token in self._tokens[self._index + 1 : self._index + 7])
             after = next((len(size) for size in _SIZES if kinds[: len(size)] == size), 0)
             is_cast = "check_func" not in named  # sqlglot gives it where a text may be an expression, too
-            word = "" if self._curr is None else self._curr.text
+            word = self._curr.text
             if kinds[after : after + 1] not in _OPENING:
                 may_name = is_cast and named.get("allow_identifiers", True) and word.isidentifier()
                 return super()._parse_types(allow_identifiers=may_name)
