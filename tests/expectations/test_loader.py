@@ -205,6 +205,7 @@ REFUSALS: dict[str, tuple[object, list[str]]] = {
             **dict.fromkeys(["(a)?(?(1)b|c)", r"[\b]", "(?-x:a)", r"(?a)\w", r"(?u)\w"], "is refused by RE2"),
             r"a\B": r"has \B, which RE2 finds in an empty text",
             "(" * 3_000 + ")" * 3_000: "has more than 100 opening brackets",
+            "[" * 50_000: "has 50,000 characters; at most 10,000 are allowed",
         }.items()
     },
     "values of two kinds": (suite_of({"type": IN_SET, "kwargs": {"column": "kind", "value_set": [1, "1"]}}), ["mixes"]),
@@ -271,6 +272,7 @@ RAW: dict[str, tuple[str, str]] = {
     "half of a character": (r'{"run": {"name": "\ud83d", "notes": "\ud83d\ude00"}}', "'.ud83d' is a surrogate"),
     "half of a character as a key": (r'{"\ude00": {}}', "'.ude00' is a surrogate"),
     "no JSON": ("run: {}", ":1:1: is not JSON"),
+    "200,000 quotes of strings without an end": ('\\"' * 200_000, ":1:1: is not JSON"),
 }
 
 

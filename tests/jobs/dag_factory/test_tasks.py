@@ -63,7 +63,7 @@ class Tasks:
             get_ti_count=self.count,
             task_id="the task",
         )
-        self.context: Any = {"dag_run": run, "params": {}, "outlet_events": outlets, "ti": ti}
+        self.context: Any = {"dag": dag, "dag_run": run, "params": {}, "outlet_events": outlets, "ti": ti}
 
     def count(self, **asked: object) -> int:
         """The number of tasks in Airflow's database."""
@@ -140,6 +140,22 @@ def test_the_order_of_plan_leads_through_gate_and_publish(tasks: Tasks, lake: La
     assert tasks.events == ["2024-01-01"]
     with pytest.raises(AirflowSkipException, match="no slice after the published head 2024-01-01 is over"):
         tasks.plan()
+
+
+@pytest.mark.parametrize(
+    "forged", [{"pipeline": "/elsewhere/sales.yaml"}, {"lake": "/elsewhere"}, {"who": "bob"}], ids=str
+)
+def test_tasks_refuse_an_order_that_a_user_has_changed_in_xcom(
+    tasks: Tasks, lake: Lake, forged: dict[str, str]
+) -> None:
+    """Else a user who may start DAG runs chooses the code that a worker imports, or a name in the ledger."""
+    from airflow.sdk.exceptions import AirflowFailException
+
+    order: Any = stage(lake, tasks.plan())
+    for name in ("replay", "gate", "publish"):
+        with pytest.raises(AirflowFailException, match=f"the order .* is for .* {next(iter(forged.values()))}"):
+            tasks.run(name, order | forged)
+    assert sales_view(lake).published == {}
 
 
 def test_the_events_are_sent_although_airflow_does_not_tell_the_state_of_a_settled_run(

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from ipaddress import ip_address
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import psutil
 import pytest
@@ -45,6 +46,15 @@ def test_a_run_without_spark_listens_on_nothing(tmp_path: Path, monkeypatch: pyt
     lake.append(Random(1))
     assert lake.run(0, 0).is_published
     assert while_it_runs == [set()]
+
+
+@pytest.mark.spark
+def test_the_ports_of_a_local_spark_need_a_secret(spark: SparkSession) -> None:
+    """Else every user of the machine could send messages to the driver, and Java would deserialize them."""
+    jvm: Any = spark.sparkContext._jvm
+    manager = jvm.org.apache.spark.SparkEnv.get().securityManager()
+    assert manager.isAuthenticationEnabled()
+    assert len(manager.getSecretKey()) > 30
 
 
 @pytest.mark.spark
