@@ -254,7 +254,7 @@ def _stored(chance: random.Random, field: pa.Field, column: pa.ChunkedArray) -> 
         micros = column.cast(pa.int64())
         whole = pc.all(pc.equal(pc.multiply(pc.divide(micros, 1_000), 1_000), micros), min_count=0).as_py()
         column = column.cast(pa.timestamp("ms", kind.tz)) if whole else column
-    return field.with_type(column.type), column
+    return (field if column.type == kind else field.with_type(column.type)), column
 
 
 def _coding(kind: pa.DataType) -> str | None:
