@@ -10,7 +10,16 @@ import pytest
 
 from tests.support.fuzzing import chances
 from tests.windowlib.kernels import random_chains
-from tests.windowlib.kernels.random_chains import INPUTS, Chunk, RandomLog, Slice, base_plan, play, random_aggregates
+from tests.windowlib.kernels.random_chains import (
+    INPUTS,
+    UNORDERED,
+    Chunk,
+    RandomLog,
+    Slice,
+    base_plan,
+    play,
+    random_aggregates,
+)
 from windowlib.bounds import MAX_TIME_MS
 from windowlib.errors import SpecError
 from windowlib.functions.window_functions import aggregate
@@ -31,6 +40,7 @@ KINDS: Final[Sequence[tuple[str, str | None]]] = [
     *((kind, column) for kind in ("avg", "variance", "var_pop") for column in NUMBERS),
     *(("sum", column) for column in NUMBERS if column != "bigint"),  # the extremes of bigint have no sum
     *((kind, column) for kind in ("min", "max", "first", "last", "collect_list") for column in INPUTS),
+    *((kind, column) for kind in ("first", "last", "collect_list") for column in UNORDERED),
 ]
 WIDE: Final = "decimal(38,0)"
 ANY: Final = (aggregate("count"),)
@@ -43,7 +53,7 @@ def tumbling(random: Random) -> WindowSpec:
 
 
 def sliding(random: Random) -> WindowSpec:
-    size_ms, slide_ms = random.choice([1, 6, 20, 35]), random.choice([1, 3, 7, 20, 30])
+    size_ms, slide_ms = random.choice([1, 6, 20, 35, 300]), random.choice([1, 3, 7, 20, 30])
     assigner = Sliding(size_ms=size_ms, slide_ms=slide_ms, offset_ms=random.randint(-slide_ms + 1, slide_ms - 1))
     return at_end(random, assigner)
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from tests.support.fuzzing import chances
-from tests.windowlib.kernels.random_chains import INPUTS, RandomLog, base_plan, play, random_aggregates
+from tests.windowlib.kernels.random_chains import INPUTS, UNORDERED, RandomLog, base_plan, play, random_aggregates
 from windowlib.bounds import MAX_DURATION_MS, MAX_TIME_MS
 from windowlib.columnar.plan import BucketPlan, ExecutorChoice
 from windowlib.columnar.record_values import ValueLayout
@@ -36,6 +36,7 @@ KINDS: Final[Sequence[tuple[str, str | None]]] = [
     *SIMPLE,
     *((kind, column) for kind in ("sum", "avg") for column in ("int", "double", "float", "decimal(10,2)")),
     *((kind, column) for kind in ("min", "max", *ORDERED) for column in INPUTS),
+    *((kind, column) for kind in ORDERED for column in UNORDERED),
     ("variance", "double"),
 ]
 """All aggregates, but not sums of bigint, because they overflow on these inputs."""
