@@ -49,13 +49,31 @@ def replaced_since(view: LedgerView, request: Request, *, end_ms: int | None) ->
 
 
 def of_other_spec_since(view: LedgerView, seq: int, names: Iterable[str], *, spec: str) -> tuple[str, ...]:
-    """Return those of some slices of which the published chain got a run of another spec after a ledger version."""
+    """Return those of some slices of which the published chain got a run of another spec after a ledger version.
+
+    The spec that readers saw at that version does not count: that of the slice, or of the head for a new slice. A
+    request of another spec is to replace it.
+    """
     since = takewhile(lambda past: past.seq > seq, reversed(view.publications))
-    shown = {name for past in since for name in past.changes}.intersection(names)
+    shown = {name for past in since for name in past.changes}
+    if not shown:
+        return ()  # `names` may read every slice
+    shown.intersection_update(names)
     runs = {name: view.chain_run_id(id_) for name, id_ in view.published.items() if name in shown}
-    other = {name: id_ for name, id_ in runs.items() if view.past_run(id_).result.spec_fingerprint != spec}
+    other = {name: view.past_run(id_).result.spec_fingerprint for name, id_ in runs.items()}
+    other = {name: published for name, published in other.items() if published != spec}
     then = view.published_at(seq) if other else {}
-    return tuple(name for name, id_ in other.items() if view.chain_run_id(then.get(name, "")) != id_)
+    head = max(then, key=lambda name: view.slices[name].end_ms, default="")
+    return tuple(
+        name for name, published in other.items() if published != _chain_spec(view, then.get(name) or then.get(head))
+    )
+
+
+def _chain_spec(view: LedgerView, run_id: str | None) -> str | None:
+    """Return the spec of the run of the chain, for a run that readers saw once; None if the ledger has no such run."""
+    chain_id = view.chain_run_id(run_id or "")
+    run = view.runs.get(chain_id) or view.removed_runs.get(chain_id)
+    return None if run is None else run.result.spec_fingerprint
 
 
 def why_replaced(view: LedgerView, repair: Request) -> str:

@@ -172,3 +172,17 @@ def test_a_run_during_which_a_candidate_is_promoted_does_not_undo_the_promotion(
     [told] = publication_warnings(work.lake, work.ledger.view(), planned)
     assert told.startswith("readers see 2024-01-01, 2024-01-02 by another spec, which was published after that of")
     assert publish(work, who="bob", request_id=outcome.request_id).is_published, "a person has looked"
+
+
+def test_a_run_of_an_edited_file_replaces_what_the_former_spec_publishes_meanwhile(lake: Path) -> None:
+    """Defect: it was refused, although the person had asked for it to replace the spec that readers saw."""
+    work, edited = work_on(lake), work_on(lake, EDITED)
+    run_request(work, asked(*RANGE), FakeReplayer())
+    append_day(lake, "2024-01-03", {"c": 5})
+    again = candidate(work, FakeReplayer(), end="2024-01-05")
+
+    def publish_again(_order: ReplayOrder) -> None:
+        assert publish(work, who="ann", request_id=again.request_id).slices == ("2024-01-03", "2024-01-04")
+
+    outcome = run_request(edited, asked(RANGE[0], "2024-01-05"), FakeReplayer(on_order=publish_again))
+    assert outcome.is_published, outcome.publication
