@@ -225,9 +225,12 @@ def ended_repairs(view: LedgerView, names: Iterable[str]) -> list[str]:
     The slices of a repair, and of its warm-up, were computed together. If one of them gets another run of the chain,
     readers see the runs of the chain at all slices of the repair, and at those of repairs whose ranges touch it.
     """
-    requests = view.requests.values() if view.repairs else ()  # a view decodes the requests that are asked for
+    if not view.repairs or not view.published:
+        return []
+    end_ms = view.slices[list(view.published)[-1]].end_ms  # repairs are of slices that readers see
+    changed = [slice_ for name in names if (slice_ := view.slices.get(name)) is not None and slice_.start_ms < end_ms]
+    requests = view.requests.values() if changed else ()  # a view decodes the requests that are asked for
     repairs = [other for other in requests if other.is_repair and _is_visible(view, other)]
-    changed = [view.slices[name] for name in names if repairs and name in view.slices]
     ending = [other for other in repairs if any(_has_read(other, slice_) for slice_ in changed)]
     ended = set[str]()
     while ending:

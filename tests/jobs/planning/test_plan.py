@@ -17,6 +17,7 @@ from jobs.ledger.projection import project
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.orchestration.requests import Staging, next_chunk
 from jobs.pipeline.slices import slices_between
+from jobs.planning.chains import ended_repairs
 from jobs.planning.log_state import LogState
 from jobs.planning.plan import Plan, make_plan
 from jobs.planning.steps import Ask, Reason
@@ -367,3 +368,11 @@ def test_an_earlier_plan_with_an_equal_basis_gives_the_same_plan() -> None:
             taken_over += earlier is not None and found.steps is earlier.steps
             earlier = found
     assert taken_over
+
+
+def test_the_first_publication_of_a_slice_decodes_no_requests_for_the_repairs_that_it_ends() -> None:
+    """A ledger of years has ten thousands of requests. Repairs are of slices that readers see."""
+    unread: Any = None
+    slices = {each.slice_id: each for each in SLICES}
+    view = LedgerView(version=1, published={IDS[0]: "b"}, slices=slices, repairs={"b": "a"}, requests=unread)
+    assert ended_repairs(view, [IDS[1], "2030-01-01"]) == []
