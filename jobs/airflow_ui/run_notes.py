@@ -29,8 +29,12 @@ MAX_NOTE = 1000
 MARK = "Hindcast: "
 """How the line of a note begins that this listener wrote."""
 _OURS = re.compile(rf"^{MARK}.*\n*", re.MULTILINE)
-_MARKUP = re.compile(r"[\\\[<]")
-"""The characters with which a link, an image or an element begins. Airflow shows notes as Markdown."""
+_MARKUP = re.compile(r"[\\\[<&]")
+"""The characters with which a link, an image, an element or a reference to a character begins in Markdown."""
+_ADDRESS = re.compile(r"https?:(?=//)|www(?=\.)", re.IGNORECASE)
+"""The beginning of an address that Airflow makes a link, also without brackets and after a backslash."""
+_JOINER = "\u2060"
+"""A character without width."""
 BY_HAND = "manually set"
 """Airflow's words in the message of a listener when a person has set a state, in the interface or by REST."""
 _KINDS = frozenset({"replay", "backfill"})
@@ -127,11 +131,11 @@ def _person(session: "Session", dag_id: str, run_id: str) -> str:
 def note_with(present: str | None, verdict: str) -> str:
     """Return the note of a run: what a person wrote, then the verdict. An earlier verdict is replaced.
 
-    The verdict may have values of the log. It shows no link and no image.
+    Airflow shows notes as Markdown, and the verdict may have values of the log. It shows no link and no image.
     """
     persons = _OURS.sub("", present or "").rstrip()
     room = MAX_NOTE - (len(persons) + 2 if persons else 0)
-    ours = MARK + _MARKUP.sub(r"\\\g<0>", verdict)
+    ours = MARK + _MARKUP.sub(r"\\\g<0>", _ADDRESS.sub(rf"\g<0>{_JOINER}", verdict))
     if room < len(MARK) + 20:
         return persons
     ours = ours if len(ours) <= room else f"{ours[: room - 1]}…"
