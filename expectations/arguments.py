@@ -12,6 +12,8 @@ from datetime import datetime
 from re import _parser as sre_parser  # type: ignore[attr-defined]
 from typing import Any
 
+from windowlib.libraries import pa, pc
+
 EXACT_LIMIT = 2**53
 """Great Expectations may compare as doubles. A bound below this limit is exact for every 64-bit integer."""
 
@@ -158,9 +160,6 @@ def _unlike_re2(value: str, tree: str) -> Problem:
 
 
 def _refused_by_re2(value: str) -> Problem:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     # pandas writes \z, as RE2 does.
     of_re2 = _ESCAPED.sub(lambda part: r"\z" if part[0] == r"\Z" else part[0], value)
     try:

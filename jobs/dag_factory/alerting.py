@@ -23,6 +23,7 @@ from jobs.pipeline.models.log import PIPELINE_NAME
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.plain_text import counted, escaped
 from jobs.review import links
+from jobs.wall_clock import now_ms
 
 if TYPE_CHECKING:
     from jobs.orchestration.deadlines import Message
@@ -88,7 +89,6 @@ class AlertOnFailureOfBroken:
         """Send the message of the failure, if the published spec asks for it."""
         from jobs.orchestration.decisions import lake_of
         from jobs.planning.request_context import published_pipeline
-        from jobs.wall_clock import now_ms
 
         try:
             pipeline = published_pipeline(

@@ -23,6 +23,8 @@ _MAX_MESSAGE = 500
 _FRAME = re.compile(r'^  File "(?P<file>.+)", line (?P<line>\d+), in (?P<name>.+)$', re.MULTILINE)
 _NO_MODULE = re.compile(r"No module named '(?P<name>[^'.]+)[^']*'")
 _WORKER_TRACE = "Traceback (most recent call last):"
+_JVM_TRACE = re.compile(r"\n(?: SQLSTATE: |\tat )")
+"""What Spark's JVM adds to the exception of a worker: a code, and where it was in Java."""
 # A dead worker: the JVM saw its process end, or reached the end of its output stream.
 _WORKER_GONE = ("Python worker exited unexpectedly", "java.io.EOFException")
 _JVM_GONE = "py4j.protocol.Py4JNetworkError"
@@ -128,7 +130,7 @@ def _in_worker(text: str) -> _Raised | None:
     first = next((place for place, line in enumerate(after) if line and not line.startswith(" ")), None)
     if first is None:
         return None
-    kind, _, message = "\n".join(after[first:]).strip().partition(": ")
+    kind, _, message = _JVM_TRACE.split("\n".join(after[first:]), maxsplit=1)[0].strip().partition(": ")
     frames_read = tuple((call["file"], int(call["line"]), call["name"]) for call in calls)
     return _Raised(calls=frames_read, kind=kind, message=message)
 

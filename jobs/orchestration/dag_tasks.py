@@ -34,6 +34,7 @@ from jobs.planning.lease_keeping import release
 from jobs.planning.readiness import Waiting
 from jobs.planning.request_context import Asked, IfOpen, RequestContext, open_request_context, published_pipeline
 from jobs.publishing.rules import describe_hold
+from jobs.replay.process_memory import share_one_heap
 from jobs.review.metrics import Gauge, gauges
 from jobs.wall_clock import now_ms
 from windowlib.errors import RequestError, SpecError
@@ -179,7 +180,6 @@ def replay(order: Order, *, on_progress: Callable[[Progress], None] | None = Non
     `on_progress` is called before and after each chunk.
     Raises HindcastError: the replay failed. The same order continues after the last staged slice.
     """
-    from jobs.replay.process_memory import share_one_heap
     from jobs.replay.replayer import spark_replayer
 
     share_one_heap()
@@ -206,11 +206,13 @@ def publish(order: Order, *, publisher: str | None = None) -> Published:
     Raises RequestError: publication was refused, and waiting does not help.
     """
     work = order.context(now_ms)
-    if not order.publish:
-        release(work, order.opened)
-        return Published(is_published=False, why="staged, not published, as the run's parameters ask")
     view = work.ledger.view()
     request = view.requests.get(order.request_id)
+    is_candidate = request is not None and request.is_candidate and request.is_open
+    if is_candidate or not order.publish:
+        release(work, order.opened)
+        why = "a person promotes a candidate after its comparison" if is_candidate else "as the run's parameters ask"
+        return Published(is_published=False, why=f"staged, not published, {why}")
     settled = None if request is None else settled_elsewhere(view, request)
     if settled is not None:
         return Published(is_published=False, why=settled)

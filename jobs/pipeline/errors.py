@@ -33,6 +33,8 @@ def describe(error: ValidationError, model: type[BaseModel]) -> str:
 
 def _messages(error: ValidationError, model: type[BaseModel]) -> Iterator[str]:
     for details in error.errors(include_url=False):
+        if details["type"] == "too_short" and details["ctx"]["actual_length"] < len(details["input"]):
+            continue  # pydantic counts only the valid items; the others have errors of their own
         path, owner = _walk(details["loc"], model)
         message = _message(details, owner, path.rpartition(".")[2])
         yield f"{shortened(path)}: {message}" if path else message
@@ -57,13 +59,18 @@ def _message(details: ErrorDetails, owner: type[BaseModel], key: str) -> str:
             what = "lower-case letters, digits and _, a letter first, at most 63 characters"
             message = f"found {_shown(value)}; allowed: {what}"
         case _ if kind in _EXPECTED:
-            is_text = kind == "tuple_type" and isinstance(value, str)  # `key: user_id`
-            example = f", such as [{_shown(value)[1:-1]}]" if is_text else ""
-            message = f"expected {_EXPECTED[kind]}{example}, found {_shown(value)}"
+            message = f"expected {_EXPECTED[kind]}{_example(kind, value)}, found {_shown(value)}"
         case _:
             # pydantic's own words: limits of numbers and lengths, such as "input should be greater than 0".
             message = f"{details['msg'][0].lower()}{details['msg'][1:]}, found {_shown(value)}"
     return message
+
+
+def _example(kind: str, value: object) -> str:
+    if kind == "tuple_type" and isinstance(value, str):  # `key: user_id`
+        return f", such as [{_shown(value)[1:-1]}]"
+    is_number = kind == "string_type" and type(value) in (int, float)  # `expected: [0]`
+    return f', such as "{value}"' if is_number else ""
 
 
 def _names(owner: type[BaseModel]) -> str:

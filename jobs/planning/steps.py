@@ -255,7 +255,9 @@ def _input_reason(run: StagedRun, now: LogCoordinates, view: LedgerView) -> tupl
                 f"which log.distinct reads{_versions(then, now)}"
             )
         case Match.CHANGED:
-            return Reason.INPUT_CHANGED, (f"{erased}{read} then, {told_records([now])} now{_versions(then, now)}")
+            is_count_equal = now.is_listed and then.records == now.records
+            where = ", in other files" if is_count_equal else _versions(then, now)
+            return Reason.INPUT_CHANGED, f"{erased}{read} then, {told_records([now])} now{where}"
 
 
 def _versions(then: LogCoordinates, now: LogCoordinates) -> str:

@@ -89,7 +89,8 @@ def duplicate(pipeline: Pipeline, record_id: str, row: Mapping[str, Any]) -> tup
     rule = "" if distinct is None else f" with the same {', '.join(distinct.by)}"
     sentence = (
         f"Record {record_id} is a duplicate: it arrived in slice {row['slice_id']} (place {row['rank'] + 1:,}), and a "
-        f"record{rule} arrived before it, in slice {row['earlier_slice_id']} (place {row['earlier_rank'] + 1:,}). The "
-        "duplicate is in no window and did not change the watermark. duplicate_records stores it with all its columns."
+        f"record{rule} arrived before it, in slice {row['earlier_slice_id']} (place {row['earlier_rank'] + 1:,} when "
+        "it was read). The duplicate is in no window and did not change the watermark. duplicate_records stores it "
+        "with all its columns."
     )
     return "duplicate", sentence

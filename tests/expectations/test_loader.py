@@ -7,13 +7,7 @@ from typing import Any
 import pytest
 
 from expectations import arguments
-from expectations.loader import (
-    EXPECTATIONS_DIR,
-    check_suite_file,
-    load_suite_file,
-    resolve_suite,
-    suite_directory,
-)
+from expectations.loader import EXPECTATIONS_DIR, check_suite_file, load_suite_file, resolve_suite, suite_directory
 from windowlib.errors import SpecError
 
 NOT_NULL: dict[str, Any] = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "kind"}}
@@ -214,10 +208,7 @@ REFUSALS: dict[str, tuple[object, list[str]]] = {
             "[" * 50_000: "has 50,000 characters; at most 10,000 are allowed",
         }.items()
     },
-    "values of two kinds": (
-        suite_of({"type": IN_SET, "kwargs": {"column": "kind", "value_set": [1, "1"]}}),
-        ["mixes"],
-    ),
+    "values of two kinds": (suite_of({"type": IN_SET, "kwargs": {"column": "kind", "value_set": [1, "1"]}}), ["mixes"]),
     "a value that is not exact as a double, beside one that is": (
         suite_of({"type": IN_SET, "kwargs": {"column": "rank", "value_set": [2**53 - 2, 2**53]}}),
         ["has the item 9007199254740992", "2^53"],

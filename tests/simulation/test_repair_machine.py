@@ -488,10 +488,7 @@ class RepairMachine(RuleBasedStateMachine):
         from_ms, to_ms = (day_start_ms(first), day_start_ms(last + 1)) if first < last else (None, None)
         try:
             found = repair_of(
-                work,
-                from_ms=from_ms,
-                to_ms=to_ms,
-                at_most_ms=None if hours is None else hours * 3_600_000,
+                work, from_ms=from_ms, to_ms=to_ms, at_most_ms=None if hours is None else hours * 3_600_000
             )
             if not found.late:
                 return
@@ -520,6 +517,18 @@ class RepairMachine(RuleBasedStateMachine):
         self._decide(lambda work: publish(work, who=WHO), death)
         for publication in self.seen.publications[seen:]:
             assert not self.seen.requests[publication.request_id or ""].is_candidate
+
+    @precondition(lambda self: self._named())
+    @rule(number=st.integers(0, 5), death=DEATHS)
+    def publish_named(self, *, number: int, death: tuple[str, int] | None) -> None:
+        """Publish a request by its id, also one of long ago, or one that was rolled back."""
+        requests = self._named()
+        request = requests[-1 - number % len(requests)]
+        self._decide(lambda work: publish(work, who=WHO, request_id=request.request_id), death)
+
+    def _named(self) -> list[Request]:
+        states = {RequestState.OPEN, RequestState.ROLLED_BACK}
+        return [request for request in self.seen.requests.values() if request.runs and request.state in states]
 
     @precondition(lambda self: self.seen.standing)
     @rule(death=DEATHS)

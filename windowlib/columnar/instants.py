@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from windowlib.bounds import MAX_DURATION_MS, MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
 from windowlib.columnar.arrow import int64s
@@ -40,7 +39,7 @@ FILTERED: Final = -1
 DUPLICATE: Final = -2
 """The code of a duplicate of an earlier record. It is neither valid nor invalid."""
 PROBLEMS: Final = (
-    None, NOT_UTF8, EXPRESSION_FAILED, "null_key", "nan_key", *_TIMES,
+    None, NOT_UTF8, EXPRESSION_FAILED, "null_key", *_TIMES,
     *(f"arrival_{name}" for name in (*_TIMES, OUT_OF_RANGE)),
     "null_gap", "gap_not_positive", "gap_too_long", OUT_OF_RANGE,
 )  # fmt: skip
@@ -137,12 +136,8 @@ def expression_problems(failed: "Sequence[np.ndarray[Any, np.dtype[np.bool_]]]",
 
 
 def key_problems(values: pa.Array) -> Codes:
-    """Return `null_key` and `nan_key` for the values of a key column."""
-    problems = _of_nulls(values, "null_key")
-    if pa.types.is_floating(values.type):
-        is_nan = pc.is_nan(values).to_numpy(zero_copy_only=False)
-        problems[np.equal(is_nan, True)] = _CODES["nan_key"]  # noqa: FBT003 - a null is not NaN
-    return problems
+    """Return `null_key` for the values of a key column."""
+    return _of_nulls(values, "null_key")
 
 
 def range_problems(time: Instants) -> Codes:

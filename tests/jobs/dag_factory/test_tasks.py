@@ -4,7 +4,6 @@ import asyncio
 import importlib
 import json
 import logging
-import random
 import subprocess
 import sys
 import threading
@@ -25,7 +24,7 @@ from jobs.pipeline.slices import MAX_SLICES
 from jobs.planning.request_context import open_request_context
 from jobs.wall_clock import now_ms
 from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, sales
-from tests.support.fuzzing import seeds
+from tests.support.fuzzing import chances
 from windowlib.errors import CheckpointError, HindcastError, LedgerError, LogError, RequestError, SpecError, StoreError
 
 if TYPE_CHECKING:
@@ -675,9 +674,7 @@ def test_a_run_that_waits_for_a_day_starts_the_restatement_first(
         auto.plan()
 
 
-def test_all_events_of_a_producer_since_the_first_due_slice_are_read_in_pages(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_all_events_of_a_producer_since_the_first_due_slice_are_read_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the newest thousand once were: after an outage, the event of the first due slice was not among them."""
     from airflow.sdk.execution_time import task_runner
 
@@ -696,8 +693,7 @@ def test_all_events_of_a_producer_since_the_first_due_slice_are_read_in_pages(
 
     monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", SimpleNamespace(send=send), raising=False)
     monkeypatch.setattr(dag_runs, "PAGE_EVENTS", 5)
-    for seed in seeds(20):
-        rng = random.Random(seed)
+    for rng in chances(20):
         times = [datetime.fromtimestamp(rng.randrange(rng.choice([4, 400])), tz=UTC) for _ in range(rng.randrange(60))]
         stored[:] = [
             SimpleNamespace(timestamp=at, partition_key=str(number)) for number, at in enumerate(sorted(times))

@@ -45,6 +45,8 @@ Traceback (most recent call last):
     ^^^^^^^^^^^^^^^^^^^^
 my_bad.MyError: two
 lines
+ SQLSTATE: 38000
+\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:665)
 """
 NOT_SENT = "ModuleNotFoundError: No module named 'my_bad_helpers'"
 
@@ -88,7 +90,9 @@ def test_an_error_in_a_worker_names_file_and_line(pipeline: Pipeline, tmp_path: 
         explained(pipeline),
     ):
         raise RuntimeError(text)
-    exits = text.replace("my_bad.MyError: two\nlines", "SystemExit: 0")
+    exits = text.partition(" SQLSTATE")[0].replace(
+        "my_bad.MyError: two\nlines", "SystemExit: 0"
+    )  # without the JVM's part
     with pytest.raises(SpecError, match=r"called sys\.exit: 0"), explained(pipeline):
         raise RuntimeError(exits)
 

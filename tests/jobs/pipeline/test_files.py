@@ -103,11 +103,7 @@ def test_a_stored_spec_is_validated_once_for_all_requests_that_have_it() -> None
             "log.event_time.unit: unknown unit 'minutes'; allowed: s, ms, us, ns",
         ),
         ("  sliding:", "  session: {gap: 1h}\n  sliding:", "windows: needs exactly one kind of window"),
-        (
-            "  sliding:",
-            "  trigger: {}\n  sliding:",
-            "windows.trigger: needs exactly one kind of trigger",
-        ),
+        ("  sliding:", "  trigger: {}\n  sliding:", "windows.trigger: needs exactly one kind of trigger"),
         ("  sliding:", "  storm: {}\n  sliding:", "windows.storm.length: is missing"),
         (
             "sliding: {size: 1h, slide: 15m}",
@@ -195,7 +191,8 @@ def test_a_stored_spec_is_validated_once_for_all_requests_that_have_it() -> None
         ("expectations/flights.json", "expectations/../x.json", "must be a .json file below expectations/"),
         ("fail_on: critical", "fail_on: criticl", "did you mean 'critical'?"),
         ("fail_on: critical", "confirm: failure", "did you mean 'failures'?"),
-        ("owner: operations", "owner: 5", "owner: expected a text, found 5"),
+        ("owner: operations", "owner: 5", 'owner: expected a text, such as "5", found 5'),
+        ("key: [origin]", "key: [0]", 'log.key[0]: expected a text, such as "0", found 0'),
         (
             "owner: operations",
             "semantics: storm",
@@ -220,6 +217,7 @@ def test_errors_name_the_file_the_key_and_what_is_allowed(old: str, new: str, me
     assert str(caught.value).startswith("my/flights.yaml: ")
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+    assert ("at least 1 item" in str(caught.value)) is (new == "key: []")
 
 
 def test_one_error_lists_at_most_five_problems() -> None:

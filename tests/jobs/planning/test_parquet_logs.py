@@ -190,6 +190,9 @@ def test_records_that_are_written_again_give_the_same_runs(shop: Shop) -> None:
     pq.write_table(rows.slice(3), file.with_name("b.parquet"))
     pq.write_table(rows.slice(0, 3), file)
     assert shop.changed() == {"2026-03-01": Match.CHANGED}
+    work = shop.work
+    planned = work.plan(work.ledger.view(), Ask(slices=slices_between(work.pipeline, FIRST_MS, FIRST_MS + DAY_MS)))
+    assert planned.steps[0].because == f"{rows.num_rows} records then, {rows.num_rows} now, in other files"
     shop.run()
     assert shop.published() == before
     assert shop.changed() == {}

@@ -362,7 +362,7 @@ def test_a_duplicate_is_explained_verified_and_read(tmp_path: Path) -> None:
     assert found.fate == "duplicate"
     assert found.is_published
     assert "in slice 2026-01-07 (place 2)" in found.sentence
-    assert "with the same id arrived before it, in slice 2026-01-05 (place 2)" in found.sentence
+    assert "with the same id arrived before it, in slice 2026-01-05 (place 2 when it was read)" in found.sentence
     assert explain(lake, pipeline, "a", view=view).fate == "assigned"
     laws = {one.check: one.message for one in outcome.runs[2].result.checks}
     assert laws["conservation"].startswith("read = assigned + late + unassigned + invalid + duplicate: 2 = 1 +")

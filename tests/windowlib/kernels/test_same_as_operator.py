@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from tests.support.fuzzing import seeds
+from tests.support.fuzzing import chances
 from tests.windowlib.kernels import random_chains
 from tests.windowlib.kernels.random_chains import INPUTS, Chunk, RandomLog, Slice, base_plan, play, random_aggregates
 from windowlib.bounds import MAX_TIME_MS
@@ -71,8 +71,7 @@ MAKERS: Final = {"tumbling": tumbling, "sliding": sliding, "counting": counting,
 
 @pytest.mark.parametrize("kind", MAKERS)
 def test_a_chain_of_chunks_gives_the_same_with_either_executor(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for seed in seeds(15, among=len(MAKERS)):
-        random = Random(seed)
+    for random in chances(15, among=len(MAKERS)):
         monkeypatch.setattr(grouping, "PACKED_BITS", random.choice([grouping.PACKED_BITS, 7, 3]))
         plan = base_plan(random, MAKERS[kind](random), random_aggregates(random, KINDS))
         assert why_not(plan.spec, plan.layout) is None
@@ -85,8 +84,7 @@ def test_sums_of_wide_decimals_fit_with_either_executor(monkeypatch: pytest.Monk
     monkeypatch.setitem(INPUTS, WIDE, [greatest, -greatest])
     monkeypatch.setattr(random_chains, "KEYS", {kind: values[:1] for kind, values in random_chains.KEYS.items()})
     fit = 0
-    for seed in seeds(80):
-        random = Random(seed)
+    for random in chances(80):
         plan = base_plan(random, WindowSpec(assigner=Tumbling(size_ms=1_000), function=ANY), [("sum", WIDE)])
         chunk = RandomLog(random, plan).chunk(1, 12)
         expected, found = (

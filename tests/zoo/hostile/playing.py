@@ -10,7 +10,7 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
+from typing import Final, NamedTuple, NoReturn
 from unittest import mock
 
 import pyarrow as pa
@@ -33,6 +33,7 @@ from jobs.replay.sizes import Sizes
 from jobs.runs import Counts, RunResult, by_fate
 from jobs.spark.lazy_session import LazySession
 from tests.support.replays import NOW_MS, context_in, order_of, run_range
+from tests.support.spark_session import SparkSession
 from tests.zoo.entries import BOUNDS
 from tests.zoo.hostile.expected import DoesNotFit, Expected, expected, plain, records_in_order
 from tests.zoo.hostile.logs import HostileLog, Row, draw
@@ -40,9 +41,6 @@ from tests.zoo.hostile.tables import arrow_table, write_table
 from tests.zoo.hostile.values import Broken
 from windowlib.errors import HindcastError
 from windowlib.execution import bucket
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 SMALL: Final = Sizes(
     local_records=10**9, records_per_bucket=5, records_per_columnar_bucket=5, buckets=3, records_per_task=7,
@@ -107,7 +105,7 @@ def _differences(log: HostileLog, lake: Path, other: Mapping[str, "Contents"] | 
         yield f"a reader is refused: {error}"
 
 
-def play_in_spark(log: HostileLog, root: Path, spark: "SparkSession") -> Outcome:
+def play_in_spark(log: HostileLog, root: Path, spark: SparkSession) -> Outcome:
     """Write a log, replay it with all tasks in Spark, and compare the results with those of this process."""
     root.mkdir(parents=True)
     write_table(log, root / "log")
