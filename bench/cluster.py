@@ -55,13 +55,7 @@ HOST: Final = "127.0.0.1"
 @click.option("--costs", type=click.Path(path_type=Path), help="Write the measured costs of the tasks into a file.")
 @click.option("--driver", "driven", default=None, hidden=True, help="Be the driver of a cluster: a job as JSON.")
 def main(
-    *,
-    sizes: Sequence[int],
-    numbers: Sequence[int],
-    rounds: int,
-    cache: Path,
-    costs: Path | None,
-    driven: str | None,
+    *, sizes: Sequence[int], numbers: Sequence[int], rounds: int, cache: Path, costs: Path | None, driven: str | None
 ) -> None:
     """Replay a slice of sessions on Spark workers, and print times, CPU seconds and memory.
 

@@ -335,9 +335,6 @@ def _state(size: Size) -> list[Contest]:
             records=touched,
             source="own",
             targets=(Target(unit="ratio", must=1 / 3, aim=1 / 1.5, ours=some, peer=all_),),
-            options={
-                some: {"open": windows, "touched": touched},
-                all_: {"open": touched, "touched": touched},
-            },
+            options={some: {"open": windows, "touched": touched}, all_: {"open": touched, "touched": touched}},
         )
     ]

@@ -12,6 +12,8 @@ from datetime import datetime
 from re import _parser as sre_parser  # type: ignore[attr-defined]
 from typing import Any
 
+from windowlib.libraries import pa, pc
+
 EXACT_LIMIT = 2**53
 """Great Expectations may compare as doubles. A bound below this limit is exact for every 64-bit integer."""
 
@@ -29,6 +31,8 @@ _MAX_CONDITIONS = 100
 """Great Expectations refuses a row condition with more comparisons."""
 _MAX_GROUPS = 100
 """Python compiles, and Hindcast translates, a group by recursion."""
+_MAX_REGEX = 10_000
+"""The time of `_POSIX` and `_CLASS` grows with the square of the length."""
 
 _ESCAPED = re.compile(r"\\.", re.DOTALL)
 _CLASS = re.compile(r"\[\^?\]?[^\]]*\]")
@@ -126,6 +130,8 @@ def regex(value: Any) -> Problem:  # noqa: ANN401 -- any JSON value
     """Allow a regular expression that Python and RE2 can compile and read in the same way."""
     if not isinstance(value, str):
         return "is not a regular expression"
+    if len(value) > _MAX_REGEX:
+        return f"has {len(value):,} characters; at most {_MAX_REGEX:,} are allowed"
     if value.count("(") > _MAX_GROUPS:
         return f"has more than {_MAX_GROUPS} opening brackets"
     problem = _read_otherwise(value)
@@ -154,9 +160,6 @@ def _unlike_re2(value: str, tree: str) -> Problem:
 
 
 def _refused_by_re2(value: str) -> Problem:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     # pandas writes \z, as RE2 does.
     of_re2 = _ESCAPED.sub(lambda part: r"\z" if part[0] == r"\Z" else part[0], value)
     try:

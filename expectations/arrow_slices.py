@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Context, Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,10 +12,7 @@ import pyarrow.compute as pc
 
 from expectations.arguments import EXACT_LIMIT
 from expectations.compiled.columns import DAY_BEGINS, doubles
-
-if TYPE_CHECKING:
-    import pandas as pd
-
+from windowlib.libraries import pd
 
 MAX_INT64 = 2**63 - 1
 

@@ -22,10 +22,10 @@ from expectations.outcomes import Outcome
 from expectations.results import Answer, outcome
 from expectations.suites import RUN, Check, Suite
 from windowlib.errors import InvariantBroken, SpecError
+from windowlib.libraries import pd
 
 if TYPE_CHECKING:
     import great_expectations as gx
-    import pandas as pd
     from great_expectations.core.batch_definition import BatchDefinition
     from great_expectations.core.expectation_validation_result import ExpectationValidationResult
     from great_expectations.datasource.fluent.interfaces import Batch
@@ -99,8 +99,6 @@ def validate(table_name: str, frame: "pd.DataFrame", suite: Suite) -> list[Outco
 
 def _with_times_in_utc(frame: "pd.DataFrame") -> "pd.DataFrame":
     """Give all times the zone UTC."""
-    import pandas as pd
-
     times = {str(name): frame[name].dt for name, kind in frame.dtypes.items() if kind.kind == "M"}
     zoned = {name for name in times if isinstance(frame.dtypes[name], pd.DatetimeTZDtype)}
     return frame.assign(

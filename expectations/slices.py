@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from expectations.confirming import Confirm, confirmed
 from expectations.results import Answer, outcome
 from expectations.suites import RUN, Check, Suite
+from windowlib.libraries import np, pa, pd
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
-    import pandas as pd
-    import pyarrow as pa
 
     from expectations.compiled.measures import Measure
     from expectations.outcomes import Outcome
@@ -171,8 +169,6 @@ def _only_values(suite: Suite, table: SlicedTable) -> list[Mapping[str, Any]]:
     values_of_slices: list[Mapping[str, Any]] = [{} for _ in range(table.slice_count)]
     if suite.table != RUN:
         return values_of_slices
-    import numpy as np
-
     from expectations.compiled.columns import Column
 
     names = sorted({name for check in suite.checks for name in check.columns} & set(table.schema.names))
@@ -211,6 +207,4 @@ def _asked(rest: Suite, table: SlicedTable, number: int, *, exact: bool) -> "lis
 
 
 def _has_decimals(check: Check, table: SlicedTable) -> bool:
-    import pyarrow as pa
-
     return any(pa.types.is_decimal(field.type) for field in table.schema if field.name in check.columns)

@@ -12,7 +12,8 @@ MAX_BYTES = 1_000_000
 MAX_DEPTH = 32
 MAX_DIGITS = 40
 MAX_SHOWN = 60
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+"""A string, or the rest of a text in which a string has no end: no character is looked at twice."""
 
 
 def read_json(path: Path) -> Any:  # noqa: ANN401 -- any JSON value; the caller narrows it

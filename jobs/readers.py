@@ -27,10 +27,10 @@ from jobs.spark.session import COMPARE_PAGES
 from jobs.storage import spark_uri
 from jobs.wall_clock import now_ms
 from windowlib.errors import LedgerError, RequestError
+from windowlib.libraries import pa
 from windowlib.records.tables import PARTITION_COLUMNS, ROW_ID, WINDOW_OUTPUTS
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["published", "published_rows", "published_table"]

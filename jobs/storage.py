@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, Self
+from typing import Final, Literal, Self
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -23,10 +23,7 @@ from pydantic import BaseModel, ConfigDict, SecretStr
 from jobs.durations import parse_duration
 from jobs.regular_file import read_regular
 from windowlib.errors import RequestError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.fs as pafs
+from windowlib.libraries import pa, pafs
 
 SCHEMES: Final = ("s3", "s3a")
 FileStamp = tuple[int, int, int, int]
@@ -121,8 +118,6 @@ class StorageSettings(BaseModel):
 
     def for_arrow(self) -> "pafs.S3FileSystem":
         """Return the file system of Arrow. Paths in it are `bucket/key`."""
-        import pyarrow.fs as pafs
-
         scheme, _, host = (self.endpoint or "https://").partition("://")
         secrets = {
             name: None if secret is None else secret.get_secret_value()
@@ -214,8 +209,6 @@ def file_system(uri: str) -> "tuple[pafs.FileSystem, str]":
 
     Raises RequestError: as for `storage_settings`.
     """
-    import pyarrow.fs as pafs
-
     if is_s3(uri):
         return _s3_file_system(storage_settings()), uri.partition("://")[2].rstrip("/")
     if is_remote(uri):
@@ -226,8 +219,6 @@ def file_system(uri: str) -> "tuple[pafs.FileSystem, str]":
 
 def open_input(place: str) -> "pa.NativeFile":
     """Open a file to read it at any position. A file on this machine is mapped into memory."""
-    import pyarrow as pa
-
     if not is_remote(place):
         return pa.memory_map(place)
     system, path = file_system(place)
@@ -236,8 +227,6 @@ def open_input(place: str) -> "pa.NativeFile":
 
 def open_output(place: str) -> "pa.NativeFile":
     """Open a new file to write it. Its directory exists. An object store shows the file when it is closed."""
-    import pyarrow as pa
-
     if not is_remote(place):
         return pa.OSFile(place, "wb")
     system, path = file_system(place)
@@ -266,8 +255,6 @@ def names_in(place: str) -> list[str]:
             return os.listdir(place)  # noqa: PTH208 - a Path for each name would take most of the time
         except (FileNotFoundError, NotADirectoryError):
             return []
-    import pyarrow.fs as pafs
-
     system, path = file_system(place)
     return [info.base_name for info in system.get_file_info(pafs.FileSelector(path, allow_not_found=True))]
 

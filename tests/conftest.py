@@ -12,12 +12,11 @@ from hypothesis import HealthCheck, Verbosity, settings
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.support.fuzzing import ASKED, BUDGET, TimeOver, cases, first_seed
+from tests.support.spark_session import SparkSession
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
     from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 HOSTILE_ZONE = "Asia/Kathmandu"  # UTC+05:45: code that uses the machine's zone is wrong by hours and minutes
 
@@ -53,11 +52,11 @@ IN_SPARK = "_spark.py"
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the long tests first, and mark tests that loop over `seeds` as `fuzz`, which `make fuzz` selects."""
+    """Put the long tests first. Mark tests that loop over `seeds` or `chances` as `fuzz`, which `make fuzz` selects."""
     items.sort(key=_place)
     for item in items:
         function = getattr(item, "function", None)
-        if "seeds" in getattr(getattr(function, "__code__", None), "co_names", ()):
+        if {"seeds", "chances"} & {*getattr(getattr(function, "__code__", None), "co_names", ())}:
             item.add_marker("fuzz")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from expectations.compiled.columns import Flags, Positions, Rows
 from expectations.compiled.conditions import Mask
@@ -157,7 +158,7 @@ def _repeated(rows: pa.Table) -> Flags:
     groups = rows.append_column("row", pa.array(np.arange(rows.num_rows))).group_by(names, use_threads=False)
     places = groups.aggregate([("row", "list")])["row_list"].combine_chunks()
     is_repeated = np.zeros(rows.num_rows, dtype=bool)
-    is_repeated[np.asarray(places.filter(pa.compute.greater(pa.compute.list_value_length(places), 1)).flatten())] = True
+    is_repeated[np.asarray(places.filter(pc.greater(pc.list_value_length(places), 1)).flatten())] = True
     return is_repeated
 
 

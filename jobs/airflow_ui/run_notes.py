@@ -29,6 +29,8 @@ MAX_NOTE = 1000
 MARK = "Hindcast: "
 """How the line of a note begins that this listener wrote."""
 _OURS = re.compile(rf"^{MARK}.*\n*", re.MULTILINE)
+_MARKUP = re.compile(r"[\\\[<]")
+"""The characters with which a link, an image or an element begins. Airflow shows notes as Markdown."""
 BY_HAND = "manually set"
 """Airflow's words in the message of a listener when a person has set a state, in the interface or by REST."""
 _KINDS = frozenset({"replay", "backfill"})
@@ -123,10 +125,13 @@ def _person(session: "Session", dag_id: str, run_id: str) -> str:
 
 
 def note_with(present: str | None, verdict: str) -> str:
-    """Return the note of a run: what a person wrote, then the verdict. An earlier verdict is replaced."""
+    """Return the note of a run: what a person wrote, then the verdict. An earlier verdict is replaced.
+
+    The verdict may have values of the log. It shows no link and no image.
+    """
     persons = _OURS.sub("", present or "").rstrip()
     room = MAX_NOTE - (len(persons) + 2 if persons else 0)
-    ours = f"{MARK}{verdict}"
+    ours = MARK + _MARKUP.sub(r"\\\g<0>", verdict)
     if room < len(MARK) + 20:
         return persons
     ours = ours if len(ours) <= room else f"{ours[: room - 1]}…"

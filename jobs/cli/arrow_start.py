@@ -4,6 +4,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from windowlib.libraries import pa
+
 
 def keep_pandas_out() -> None:
     """Let pyarrow believe in this process that pandas is not installed.
@@ -13,8 +15,6 @@ def keep_pandas_out() -> None:
     """
     if "pandas" in sys.modules:
         return
-    import pyarrow as pa
-
     with _hidden("pandas"):
         pa.array([0])  # converts a value: an empty list would not end the search for pandas
 

@@ -116,9 +116,11 @@ def waive_command(*, slice_id: str, reason: str, run_id: str | None, as_json: bo
     return options.answer(
         as_json,
         waiver
-        | {"who": by.who, "reason": reason.strip(), "request_id": None if request is None else request.request_id},
+        | {"who": by.who, "reason": reason.strip(), "failed": [*stop_reasons(run)]}
+        | {"request_id": None if request is None else request.request_id},
         f"waived: slice {waiver['slice_id']} of {pipeline.name} (run {waiver['run_id'][:SHOWN_DIGITS]}), by {by.who}: "
         f"{reason.strip()}",
+        *(f"  failed: {why}" for why in stop_reasons(run)),
         after,
     )
 

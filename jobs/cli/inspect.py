@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -18,9 +18,7 @@ from jobs.reading.plain_values import plain, rows_of, shown_instant
 from jobs.reading.published import read_published
 from jobs.reading.stored_tables import spec_of
 from jobs.storage import is_remote
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from windowlib.libraries import pa, pc
 
 ROWS_AT_ONCE = 1_000
 """So many rows are printed as JSON, and then the next ones."""
@@ -157,9 +155,6 @@ def _columns(pipeline: Pipeline, view: LedgerView, rows: "pa.Table") -> tuple[li
 
 
 def _of_slices(rows: "pa.Table", slice_ids: Sequence[str]) -> "pa.Table":
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if not slice_ids or not rows.num_rows:
         return rows
     return rows.filter(pc.is_in(rows["slice_id"], value_set=pa.array(slice_ids, rows["slice_id"].type)))

@@ -9,6 +9,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import CollectorRegistry
 
 from jobs.cli import options
+from jobs.plain_text import escaped
 from jobs.planning.change_sentences import told_changes
 from jobs.review.metrics import HELP, Gauge, gauges
 from windowlib.errors import HindcastError
@@ -77,7 +78,7 @@ class _Families:
             family = GaugeMetricFamily(f"{PREFIX}_{name}", names[name], labels=["pipeline"])
             for pipeline, own in self._by_pipeline.items():
                 for value in _values(own, name):
-                    family.add_metric([pipeline], value)
+                    family.add_metric([escaped(pipeline)], value)  # the name of a broken file may be anything
             yield family
 
 

@@ -15,15 +15,17 @@ from jobs.cli.arrow_start import keep_pandas_out
 from jobs.cli.plan import READING_TIMES, GivenRange, chosen_restart
 from jobs.cli.progress import progress_option, told_progress
 from jobs.cli.slice_lines import all_option, show_outcome
-from jobs.ledger.view import RequestKind
+from jobs.engine.fingerprints import spec_fingerprint
+from jobs.ledger.view import LedgerView, RequestKind
 from jobs.orchestration.open_ranges import RangeTaken, in_the_way
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.requests import RECORDS_PER_CHUNK, Staging, run_request
 from jobs.pipeline.slices import check_range
+from jobs.planning.published_spec import of_other_spec_since
 from jobs.planning.request_context import Asked, IfOpen, RequestContext
 from jobs.planning.restating import request_to_continue
 from jobs.planning.suite_fingerprint import with_checks
-from jobs.publishing.stop_reasons import failed_in_sight, held_by, stopping_runs
+from jobs.publishing.stop_reasons import failed_in_sight, held_by, listed, stopping_runs
 from jobs.replay.orders import Replayer, ReplayOrder
 from jobs.runs import SHOWN_DIGITS, RunResult
 from windowlib.errors import RequestError
@@ -196,16 +198,16 @@ def _in_its_turn(
 
     `ways` tells what a person can do about the others.
     Raises RequestError: others have slices of the range. The message has the words of the command line. Or somebody has
-    rolled back during the wait: it could publish what is rolled back, also after the chain was resumed.
+    rolled back during the wait, or adopted another spec. It could publish what is rolled back, also after the chain was
+    resumed, or the former spec.
     """
     told, begun = "", work.ledger.view().version
     while True:
         view = work.ledger.view()
-        since = (made for made in view.decisions.values() if made.action == "roll_back" and made.seq > begun)
-        if publishes and (undone := next(since, None)) is not None:
+        if publishes and (why := _undone(work, view, asked, since=begun)):
             raise RequestError(
-                f"{undone.who} rolled a publication back ({undone.reason}) since this command began to wait, so it "
-                "replays nothing. Run it again if the range is still to be published"
+                f"{why} since this command began to wait, so it replays nothing. Run it again if the range is still to "
+                "be published"
             )
         seen = frozenset(open_request.request_id for open_request in in_the_way(work, view, asked))
         try:
@@ -217,6 +219,18 @@ def _in_its_turn(
                 options.complain(f"waiting for their end: {error.facts}")
             told = error.facts
         sleep(WAIT_POLL_S)
+
+
+def _undone(work: RequestContext, view: LedgerView, asked: Asked, *, since: int) -> str:
+    """Return what somebody has done since a ledger version that a request would undo; empty if nothing."""
+    decided = (made for made in view.decisions.values() if made.seq > since)
+    if (back := next((made for made in decided if made.action == "roll_back"), None)) is not None:
+        return f"{back.who} rolled a publication back ({back.reason})"
+    inside = (
+        name for name in view.published if (asked.from_ms or 0) <= view.slices[name].start_ms < (asked.to_ms or 0)
+    )
+    other = of_other_spec_since(view, since, inside, spec=spec_fingerprint(work.pipeline))
+    return f"readers got runs of another spec of {listed(other)}" if other else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,7 +305,7 @@ class _Given(GivenRange):
             from_ms=request.from_ms,
             to_ms=request.to_ms,
             who=options.who(),
-            reason=request.reason,
+            reason=self.reason or request.reason,
             kind=request.kind,
             is_fresh=request.is_fresh,
             request_id=request.request_id,

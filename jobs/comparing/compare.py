@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from jobs.comparing.column_changes import ColumnChanges
 from jobs.comparing.comparison_keys import Shape, Specs, shape_of, specs_of
@@ -54,7 +55,7 @@ class TableCounter:
         before, after = pairs["before_row"], pairs["after_row"]
         self._sample_alone(part, pairs.filter(after.is_null())["before_row"], Change.ONLY_BEFORE)
         self._sample_alone(part, pairs.filter(before.is_null())["after_row"], Change.ONLY_AFTER)
-        matched = pairs.filter(pa.compute.and_(before.is_valid(), after.is_valid()))
+        matched = pairs.filter(pc.and_(before.is_valid(), after.is_valid()))
         for start in range(0, matched.num_rows, self._limits.pair_rows):
             self._add_pairs(part, matched.slice(start, self._limits.pair_rows))
 
@@ -82,7 +83,7 @@ class TableCounter:
             return
         self._counts.update(self._sql.query({"seen": part.seen}, ROW_COUNTS_SQL).to_pylist()[0])
         only_before, only_after = pairs["after_row"].null_count, pairs["before_row"].null_count
-        changed = int(pa.compute.sum(pairs["is_change"]).as_py() or 0) - only_before - only_after
+        changed = int(pc.sum(pairs["is_change"]).as_py() or 0) - only_before - only_after
         self._counts.update(only_before=only_before, only_after=only_after, changed=changed)
 
     def _add_pairs(self, part: Matched, pairs: pa.Table) -> None:

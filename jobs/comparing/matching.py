@@ -5,15 +5,12 @@ columns, then rows with equal values, then all that are left. A row that is left
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from jobs.comparing.comparison_keys import Shape, Unit
 from jobs.comparing.partitions import ALONE, CIRCUMSTANCES, ROW, SIDE, VALUES
 from jobs.lake.arrow_sql import ArrowSql
 from jobs.reading.published import BOUNDS, PublishedView, published_sql, quote_duckdb
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from windowlib.libraries import pa
 
 GROUP = "__group"
 AT, STAGE, PAIR, PLACE = "__at", "__stage", "__pair", "__place"

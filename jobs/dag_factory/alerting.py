@@ -14,7 +14,7 @@ from typing_extensions import override
 from jobs.dag_factory.addresses import absolute
 from jobs.dag_factory.assets import pipeline_asset
 from jobs.dag_factory.dag_page import dag_page
-from jobs.dag_factory.operators import SlicesHeld, order_of
+from jobs.dag_factory.operators import PLAN, SlicesHeld
 from jobs.dag_factory.settings import DagSettings
 from jobs.dag_factory.task_errors import FormRefused, RowsDamaged, our_errors
 from jobs.pipeline.files import SUFFIXES, BrokenPipeline, lasting
@@ -23,6 +23,7 @@ from jobs.pipeline.models.log import PIPELINE_NAME
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.plain_text import counted, escaped
 from jobs.review import links
+from jobs.wall_clock import now_ms
 
 if TYPE_CHECKING:
     from jobs.orchestration.deadlines import Message
@@ -88,7 +89,6 @@ class AlertOnFailureOfBroken:
         """Send the message of the failure, if the published spec asks for it."""
         from jobs.orchestration.decisions import lake_of
         from jobs.planning.request_context import published_pipeline
-        from jobs.wall_clock import now_ms
 
         try:
             pipeline = published_pipeline(
@@ -195,7 +195,9 @@ def _told(context: Context) -> object:
 
 def _slices(context: Context) -> tuple[str, ...]:
     """Return the slices of the DAG run; none if its plan task has left no order."""
+    from jobs.orchestration.dag_orders import read_order
+
     try:
-        return tuple(order_of(context).slices)
+        return tuple(read_order(context["ti"].xcom_pull(task_ids=PLAN)).slices)
     except Exception:  # noqa: BLE001 - the message is sent without them
         return ()

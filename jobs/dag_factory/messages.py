@@ -117,9 +117,11 @@ def _url(connection: Connection) -> str:
 def _load(name: str) -> Callable[..., BaseNotifier]:
     module, _, attribute = name.rpartition(".")
     try:
-        notifier: Callable[..., BaseNotifier] = getattr(import_module(module), attribute)
+        notifier = getattr(import_module(module), attribute)
     except (ImportError, AttributeError):
         raise NotSent("there is no such class; is the Airflow provider installed?") from None
+    if not (isinstance(notifier, type) and issubclass(notifier, BaseNotifier)):
+        raise NotSent("it is not a notifier of Airflow (a subclass of BaseNotifier), so it is not called")
     return notifier
 
 

@@ -264,10 +264,15 @@ def with_changes(verdict: str, changes: Sequence[str]) -> str:
 
 
 def order_of(context: Context) -> "Order":
-    """Return the order that the plan task of this DAG run has left. Raises RequestError: it left none."""
-    from jobs.orchestration.dag_orders import read_order
+    """Return the order that the plan task of this DAG run has left.
 
-    return read_order(context["ti"].xcom_pull(task_ids=PLAN))
+    Raises RequestError: it left none, or the order is for another pipeline file, lake or person than the DAG run.
+    """
+    from jobs.orchestration.dag_tasks import own_order
+
+    plan: Any = context["dag"].get_task(PLAN)
+    given = context["ti"].xcom_pull(task_ids=PLAN)
+    return own_order(given, dag_run_of(context), pipeline_file=plan.pipeline_file, lake=plan.lake)
 
 
 def publisher_of(context: Context) -> str:

@@ -9,14 +9,12 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from jobs.lake.delta_log import open_log
 from jobs.lake.delta_tables import is_delta
 from jobs.lake.lake import Lake
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from windowlib.libraries import pa
 
 TABLE = "event_logs/clicks_live"
 BACKLOG_DAYS = 14
@@ -141,8 +139,6 @@ def _day(day: date, chance: random.Random, *, is_bad: bool) -> Iterator[Click]:
 
 
 def _arrow_table(records: list[Click]) -> "pa.Table":
-    import pyarrow as pa
-
     columns = {
         "click_id": pa.string(),
         "user_id": pa.string(),

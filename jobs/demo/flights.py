@@ -17,9 +17,9 @@ from jobs.lake.lake import Lake
 from jobs.spark.session import spark_session
 from jobs.storage import is_remote, spark_uri
 from windowlib.errors import LogError, RequestError
+from windowlib.libraries import pa
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from deltalake import DeltaTable
     from pyspark.sql import SparkSession
 
@@ -139,8 +139,6 @@ def _check_range(from_date: date, to_date: date) -> None:
 
 def _days_present(table: str) -> dict[date, int] | None:
     """Return day -> number of records in the table, or None if there is no table yet."""
-    import pyarrow as pa
-
     if not is_delta(table):
         _refuse_occupied(table)
         return None
@@ -219,8 +217,6 @@ def _append(spark: "SparkSession", table: str, rows: Sequence[FlightRow]) -> Non
 
 
 def _arrow_table(rows: Sequence[FlightRow]) -> "pa.Table":
-    import pyarrow as pa
-
     integers = {"int": pa.int32(), "bigint": pa.int64()}
     types = integers | {"string": pa.string(), "double": pa.float64(), "date": pa.date32()}
     fields = [pa.field(name, types[kind], nullable=name in NULLABLE) for name, kind in COLUMNS.items()]

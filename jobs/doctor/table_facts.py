@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from jobs.lake.commit_history import read_history
 from jobs.lake.commit_slices import BEGINNING, ascending_times
@@ -16,9 +16,7 @@ from jobs.lake.slice_instants import TIME_KINDS
 from jobs.pipeline.models.log import LogFormat, PartitionType
 from jobs.reading.log_places import found_format, place_at, refuse_own_table
 from windowlib.columnar.instants import read_instants
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from windowlib.libraries import pa
 
 MAX_COMMITS: Final = 2_000
 """At most so many commits are read, the newest ones: each is a file."""
@@ -266,6 +264,4 @@ def _origins(root: str, entries: Mapping[int, Sequence[Entry]]) -> dict[str, tup
 
 
 def _micros(values: "pa.Array") -> "pa.Array":
-    import pyarrow as pa
-
     return values.cast(pa.timestamp("us", tz=values.type.tz)) if pa.types.is_timestamp(values.type) else values

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from jobs.expressions.derived_columns import WHERE, Derivation, DerivedColumn, Leaf
 from windowlib.columnar.arrow import arrow_type
 from windowlib.errors import SpecError
+from windowlib.libraries import duckdb
 from windowlib.records.column_types import Node
 
 if TYPE_CHECKING:
@@ -105,8 +106,6 @@ def _evaluated(
     asked: Mapping[str, tuple[str, pa.DataType]], leaves: Mapping[str, pa.Array], count: int
 ) -> tuple[dict[str, pa.Array], dict[str, Bools]]:
     """Return the value of each expression in each row, and the rows in which an expression failed."""
-    import duckdb
-
     if not asked:
         return {}, {}
     records, failed = _table(leaves, count), dict[str, Bools]()
@@ -132,8 +131,6 @@ def _plain(connection: "DuckDBPyConnection", asked: Mapping[str, tuple[str, pa.D
 def _one_by_one(
     connection: "DuckDBPyConnection", asked: Mapping[str, tuple[str, pa.DataType]]
 ) -> tuple[dict[str, pa.Array], dict[str, Bools]]:
-    import duckdb
-
     arrays: dict[str, pa.Array] = {}
     failed: dict[str, Bools] = {}
     for name, (sql, kind) in asked.items():
@@ -168,8 +165,6 @@ def result_types(asked: Mapping[str, str], leaves: Mapping[str, Node]) -> dict[s
 
     Raises SpecError: DuckDB refuses an expression, such as one that adds a text to a number.
     """
-    import duckdb
-
     empty = {name: pa.array([], arrow_type(node)) for name, node in leaves.items()}
     records, types = _table(empty, 0), {}
     for name, sql in asked.items():
@@ -193,8 +188,6 @@ def _database(records: pa.Table, asked: Iterable[str]) -> "Iterator[DuckDBPyConn
     A defect of DuckDB ends a database. The next call opens another one.
     Raises SpecError: DuckDB has ended the database.
     """
-    import duckdb
-
     with _IN_USE:
         connection = _connection()
         connection.register("records", records)
@@ -223,8 +216,6 @@ def _first_line(error: Exception) -> str:
 
 def _connection() -> "DuckDBPyConnection":
     """Return the connection of this process. A forked process opens its own."""
-    import duckdb
-
     connection = _CONNECTIONS.get(os.getpid())
     if connection is None:
         connection = duckdb.connect(":memory:")

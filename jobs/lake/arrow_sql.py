@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
+from windowlib.libraries import duckdb, pa
+
 if TYPE_CHECKING:
-    import pyarrow as pa
     from duckdb import DuckDBPyConnection
 
 _DATABASES: "Final[dict[int, DuckDBPyConnection]]" = {}
@@ -45,8 +46,6 @@ class ArrowSql:
         Values are passed as parameters only. DuckDB's HUGEINT (the sum of a BIGINT) is returned as a decimal of 38
         digits.
         """
-        import duckdb
-
         for name, table in relations.items():
             self._connection.register(name, table)
         try:
@@ -70,8 +69,6 @@ def _shared_database() -> "DuckDBPyConnection":
 
 
 def _database(config: "dict[str, str | bool | int | float | list[str]]") -> "DuckDBPyConnection":
-    import duckdb
-
     opened = duckdb.connect(":memory:", config=config)
     opened.execute("SET GLOBAL TimeZone = 'UTC'")
     return opened

@@ -1,11 +1,9 @@
 """Arrow types that hold the same values in different layouts, and Arrow tables from deltalake."""
 
 from datetime import date
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-if TYPE_CHECKING:
-    import numpy as np
-    import pyarrow as pa
+from windowlib.libraries import np, pa
 
 _FIRST_DAY, _LAST_DAY = (day.toordinal() - date(1970, 1, 1).toordinal() for day in (date.min, date.max))
 
@@ -16,8 +14,6 @@ def is_stored_as(kind: "pa.DataType", wanted: "pa.DataType") -> bool:
     Names of list items and of map entries do not matter. Readers find the fields of a struct by name, so a file may
     have them in another order, and lack some: they are null in its rows.
     """
-    import pyarrow as pa
-
     if pa.types.is_dictionary(kind):
         return is_stored_as(kind.value_type, wanted)
     own = _kind(kind)
@@ -40,8 +36,6 @@ def is_stored_as(kind: "pa.DataType", wanted: "pa.DataType") -> bool:
 
 def _kind(of: "pa.DataType") -> Literal["string", "binary", "struct", "map", "list"] | None:
     """Return the kind of a type with several layouts or with fields; None for a type that is compared as a whole."""
-    import pyarrow as pa
-
     types = pa.types
     if types.is_string(of) or types.is_large_string(of) or types.is_string_view(of):
         return "string"
@@ -59,15 +53,11 @@ def arrow_table(data: object) -> "pa.Table":
 
     `pa.table(data)` would import pandas, which takes 0.3 s.
     """
-    import pyarrow as pa
-
     return pa.RecordBatchReader.from_stream(data).read_all()
 
 
 def values_of(column: "pa.ChunkedArray") -> list[Any]:
     """Return what `to_pylist` returns. Integers of 64 bits without a null take a tenth of its time."""
-    import pyarrow as pa
-
     if column.type != pa.int64() or column.null_count:
         return [*column.to_pylist()]
     return [value for chunk in column.chunks if len(chunk) for value in _words(chunk, "i8").tolist()]
@@ -75,8 +65,6 @@ def values_of(column: "pa.ChunkedArray") -> list[Any]:
 
 def texts_of(column: "pa.ChunkedArray") -> list[str | None]:
     """Return the values as the texts that Arrow makes of them. Dates need no import of pyarrow.compute (30 ms)."""
-    import pyarrow as pa
-
     if column.type == pa.string():
         return [*column.to_pylist()]
     if column.type == pa.date32() and not column.null_count:
@@ -88,21 +76,15 @@ def texts_of(column: "pa.ChunkedArray") -> list[str | None]:
 
 def _words(values: "pa.Array", kind: str) -> "np.ndarray[Any, Any]":
     """Return numbers as an array of numpy. `to_numpy` would import pandas."""
-    import numpy as np
-
     return np.frombuffer(values.buffers()[1], np.dtype(kind), len(values), values.offset * np.dtype(kind).itemsize)
 
 
 def without_views(schema: "pa.Schema") -> "pa.Schema":
     """Return a schema with plain texts in place of views. Arrow cannot filter views, and deltalake writes them."""
-    import pyarrow as pa
-
     return pa.schema([field.with_type(_without_views(field.type)) for field in schema], schema.metadata)
 
 
 def _without_views(kind: "pa.DataType") -> "pa.DataType":
-    import pyarrow as pa
-
     types = pa.types
     if types.is_string_view(kind):
         return pa.string()

@@ -14,11 +14,10 @@ from jobs.lake.damage import reading
 from jobs.lake.delta_tables import open_table
 from jobs.lake.store import files_dataset, read_each_attempt, table_schema
 from jobs.lake.table_files import Attempt, TableFile
+from windowlib.libraries import np, pa, pads, pc
 from windowlib.records import tables
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from windowlib.columnar.watermark_steps import Bools, Int64s
 
 Bounds: TypeAlias = Mapping[str, Any]
@@ -63,9 +62,6 @@ class PartFiles:
         pages are not read: the caller compares the ids of the rows with their content.
         Raises StoreError: a file cannot be read; the message names it.
         """
-        import pyarrow as pa
-        import pyarrow.dataset as pads
-
         chosen = self.files if only is None else only
         if not chosen:
             return
@@ -97,8 +93,6 @@ def checkpoint_files(uri: str, parts: Sequence[Attempt]) -> PartFiles:
 
     Raises StoreError: the table cannot be read; the message names the damaged file.
     """
-    import pyarrow as pa
-
     with reading(uri):
         table = open_table(uri) if parts else None
         if table is None:
@@ -123,8 +117,6 @@ class Removals:
     @classmethod
     def of(cls, removed: "Sequence[Int64s]") -> "Removals":
         """Return the removals of the parts, in order: of each part, the ids that it removes."""
-        import numpy as np
-
         ids = np.concatenate([np.zeros(0, np.int64), *removed])
         parts = np.repeat(np.arange(len(removed)), [len(own) for own in removed])
         order = np.argsort(ids, kind="stable")
@@ -139,8 +131,6 @@ class Removals:
 
     def alive(self, ids: "Int64s", part: int) -> "Bools":
         """Return which rows of a part no later part removes."""
-        import numpy as np
-
         is_alive = np.ones(len(ids), np.bool_)
         if len(self.ids):
             asked = np.flatnonzero(self.may_have[_upper(ids, len(self.may_have).bit_length() - 1)])
@@ -156,9 +146,6 @@ def removals(files: PartFiles, *, parts: int) -> Mapping[str, Removals]:
     `files` are those of `state_removals`. The checkpoint has so many parts.
     Raises StoreError: a file cannot be read; the message names it.
     """
-    import numpy as np
-    import pyarrow.compute as pc
-
     gone: dict[str, list[list[Int64s]]] = {name: [[] for _ in range(parts)] for name in tables.INCREMENTAL_TABLES}
     for part, batch in files.batches(("table_name", "removed_id"), rows=_ROWS_PER_BATCH):
         names = batch.column("table_name").dictionary_encode()
@@ -179,9 +166,6 @@ def read_checkpoint(
     removal removes the rows of earlier parts. Columns that the table does not have are missing.
     Raises StoreError: a table cannot be read; the message names the damaged file.
     """
-    import numpy as np
-    import pyarrow as pa
-
     if table not in tables.INCREMENTAL_TABLES:
         parts = parts[-1:]
     names = [*columns, *(() if tables.ROW_ID in columns else (tables.ROW_ID,))]
@@ -205,8 +189,6 @@ def _by_constants(
     fragments: Sequence[Any], columns: Sequence[str], schema: "pa.Schema", *, least: int
 ) -> "Iterator[_Divided]":
     """Yield parts of fragments, and of each the columns of integers with one value."""
-    import pyarrow as pa
-
     kinds = {name: schema.field(name).type for name in columns}
     whole = {name: kind for name, kind in kinds.items() if pa.types.is_integer(kind) or pa.types.is_boolean(kind)}
     for fragment in fragments:
@@ -238,8 +220,6 @@ def _has_one_value(statistics: Any) -> bool:  # noqa: ANN401 - statistics of Arr
 
 def _completed(batch: "pa.RecordBatch", names: Sequence[str], constants: "Mapping[str, pa.Array]") -> "pa.RecordBatch":
     """Return a batch with constant columns, of which each is at least as long as the batch."""
-    import pyarrow as pa
-
     if not constants:
         return batch
     columns = [constants[name].slice(0, batch.num_rows) if name in constants else batch.column(name) for name in names]
@@ -247,7 +227,5 @@ def _completed(batch: "pa.RecordBatch", names: Sequence[str], constants: "Mappin
 
 
 def _upper(ids: "Int64s", bits: int) -> "Int64s":
-    import numpy as np
-
     upper: Int64s = (ids.view(np.uint64) >> np.uint64(64 - bits)).view(np.int64)
     return upper

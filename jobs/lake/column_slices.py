@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from typing_extensions import override
 
@@ -24,11 +24,7 @@ from jobs.pipeline.slices import SliceGrid, first_edge_ms, last_edge_ms
 from jobs.runs import Slice
 from jobs.storage import file_system
 from windowlib.errors import LogError
-
-if TYPE_CHECKING:
-    import numpy as np
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+from windowlib.libraries import np, pa, pc, pq
 
 READERS: Final = 4
 
@@ -131,8 +127,6 @@ class ColumnSlicing(Slicing):
 
         The statistics count deleted rows, too, so a file with such rows is read.
         """
-        import pyarrow as pa
-
         from jobs.lake.conforming import stored_names  # it imports numpy
 
         file = open_parquet(data, coerce_int96_timestamp_unit="us")  # as the tasks do; ns have no year after 2262
@@ -154,8 +148,6 @@ class ColumnSlicing(Slicing):
         return _FileTimes(span=span, nulls=sum(group.nulls for group in groups), records=records)
 
     def _read_group(self, file: "pq.ParquetFile", group: int, name: str) -> _FileTimes:
-        import pyarrow as pa
-
         footer = file.metadata.row_group(group)
         statistics = footer.column(file.schema_arrow.names.index(name)).statistics if _is_flat(file) else None
         kind = file.schema_arrow.field(name).type
@@ -171,9 +163,6 @@ class ColumnSlicing(Slicing):
         return self._times_in(file.read_row_group(group, columns=[name]).column(0).combine_chunks())
 
     def _times_in(self, column: "pa.Array") -> _FileTimes:
-        import numpy as np
-        import pyarrow.compute as pc
-
         instants = self._instants(column)
         values = np.sort(pc.drop_null(instants).to_numpy(zero_copy_only=False))
         span = Span(int(values[0]), int(values[-1])) if len(values) else None
@@ -181,8 +170,6 @@ class ColumnSlicing(Slicing):
 
     def _counted(self, values: "np.ndarray[Any, Any]", span: Span | None) -> Iterator[tuple[str, int]]:
         """Yield the slices of sorted instants with the number of instants in each."""
-        import numpy as np
-
         for slice_ in () if span is None else overlapped(self.cut, span):
             first, end = np.searchsorted(values, [slice_.start_ms, slice_.end_ms])
             if end > first:

@@ -6,14 +6,12 @@ fields in another order or missing.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from jobs.lake.arrow_types import is_stored_as
 from windowlib.columnar.arrow import arrow_type
+from windowlib.libraries import pa
 from windowlib.records.column_types import FIELD_ID, PHYSICAL_NAME, Node, spell_type
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _ID: Final = b"PARQUET:field_id"
 """The metadata of Arrow's fields in which Parquet's field ids are."""
@@ -78,8 +76,6 @@ def conformed(values: "pa.Array", node: Node) -> "pa.Array":
     Raises:
         pyarrow.ArrowException: the file has a type that `refusals` names.
     """
-    import pyarrow as pa
-
     kind = arrow_type(node)
     if values.type == kind and not _is_by_id(kind=values.type, node=node):
         return values
@@ -114,8 +110,6 @@ def refusals(kind: "pa.DataType", node: Node, *, name: str) -> Iterator[str]:
 
     `kind` is the Arrow type of the column in the file (`timestamp[us]` of an INT96), `node` the type in the log.
     """
-    import pyarrow as pa
-
     if pa.types.is_dictionary(kind):
         yield from refusals(kind.value_type, node, name=name)
         return
@@ -129,8 +123,6 @@ def refusals(kind: "pa.DataType", node: Node, *, name: str) -> Iterator[str]:
 
 def _parts(kind: "pa.DataType", node: Mapping[str, Any]) -> "list[tuple[pa.DataType, Node, str]] | None":
     """Return the types inside a type of a file, with those of the log and their names; None if it is another kind."""
-    import pyarrow as pa
-
     types = pa.types
     match node["type"]:
         case "struct" if types.is_struct(kind):
@@ -148,8 +140,6 @@ def _parts(kind: "pa.DataType", node: Mapping[str, Any]) -> "list[tuple[pa.DataT
 
 def _is_read(kind: "pa.DataType", wanted: "pa.DataType") -> bool:
     """Return whether a cast keeps each value: another layout, or one of Delta's widenings (Type Widening)."""
-    import pyarrow as pa
-
     types = pa.types
     is_whole = types.is_signed_integer(kind)
     if kind.equals(wanted):
@@ -168,8 +158,6 @@ def _is_read(kind: "pa.DataType", wanted: "pa.DataType") -> bool:
 
 def _casts(kind: "pa.DataType", wanted: "pa.DataType") -> bool:
     """Return whether Arrow casts any number of a type to a decimal: it refuses types with too few digits."""
-    import pyarrow as pa
-
     if pa.types.is_decimal(kind):
         return bool(kind.scale <= wanted.scale and kind.precision - kind.scale <= wanted.precision - wanted.scale)
     try:

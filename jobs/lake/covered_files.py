@@ -20,11 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from windowlib.errors import LogError
+from windowlib.libraries import np, pa, pafs
 
 if TYPE_CHECKING:
-    import numpy as np
-    import pyarrow as pa
-    import pyarrow.fs as pafs
     from numpy.typing import NDArray
 
     Words = NDArray[np.uint32]
@@ -150,8 +148,6 @@ def refuse_other_stamp(file: CoveredFile, info: "pafs.FileInfo") -> None:
 
     Raises LogError: the file was removed or replaced after the listing.
     """
-    import pyarrow.fs as pafs
-
     from jobs.pipeline.slices import show_instant  # tasks import this module, and need no models of pipeline files
 
     if info.type != pafs.FileType.File:
@@ -197,8 +193,6 @@ def _key(path: str) -> bytes:
 
 def _opened(system: "pafs.FileSystem", place: str, piece_bytes: int) -> "pa.NativeFile":
     """Open a file. A small one is read with one request."""
-    import pyarrow as pa
-
     data = system.open_input_file(place)
     if data.size() > piece_bytes:
         return data
@@ -238,8 +232,6 @@ def _checksum_path(place: str) -> Path:
 
 def _checksum_file(system: "pafs.FileSystem", place: str) -> bytes | None:
     """Return the content of the checksum file beside a file; None without one. Only disks have them."""
-    import pyarrow.fs as pafs
-
     if not isinstance(system, pafs.LocalFileSystem):
         return None
     try:
@@ -254,8 +246,6 @@ def _compare_sums(data: "pa.NativeFile", sums: bytes, file: CoveredFile, *, star
     count = -(-data.size() // size) if size else 0
     if magic != _CHECKSUM_MAGIC or len(sums) != _CHECKSUM_HEADER.size + _SUM_BYTES * count:
         raise _differs(file, "the checksum file does not have a checksum for each part of the file")
-    import numpy as np
-
     sums_of_pieces = np.frombuffer(sums, dtype=">u4", offset=_CHECKSUM_HEADER.size).astype(np.uint32)[start // size :]
     per_block = 1 << max((piece_bytes // size).bit_length() - 1, 0)
     joined = _joined(sums_of_pieces, size, per_block)
@@ -286,8 +276,6 @@ def _joined(sums: "Words", size: int, per_block: int) -> list[int]:
 @cache
 def _shift_over(size: int) -> "Words":
     """Return the shift of a CRC-32 over so many bytes, as a table: (byte of the checksum, its value) -> XOR term."""
-    import numpy as np
-
     zeros = bytes(size)
     none = zlib.crc32(zeros)
     return np.array([[zlib.crc32(zeros, value << 8 * byte) ^ none for value in range(256)] for byte in range(4)], "u4")

@@ -12,6 +12,7 @@ from jobs.lake.json_lines import json_lines
 from jobs.lake.parquet_files import open_parquet
 from jobs.storage import file_system, is_remote
 from windowlib.errors import HindcastError, LogError, StoreError
+from windowlib.libraries import pa
 
 ADVICE = (
     "`hindcast verify PIPELINE` lists everything that is damaged, and `hindcast mend PIPELINE SLICE` makes rows of a "
@@ -44,7 +45,6 @@ def table_errors(
 
     `also` are further classes that the body raises for a damaged table. A `HindcastError` passes unchanged.
     """
-    import pyarrow as pa
     from deltalake.exceptions import DeltaError
 
     try:
@@ -178,8 +178,6 @@ def data_files(uri: str) -> list[Path]:
 
 def data_problem(path: Path) -> str | None:
     """Return the reason why a Parquet file cannot be read; None if it can."""
-    import pyarrow as pa
-
     try:
         open_parquet(path).read().validate(full=True)
     except FileNotFoundError:

@@ -22,10 +22,10 @@ from jobs.lake.log_files import NO_DIGESTS, LogFiles, checkpoint_entries, list_l
 from jobs.lake.log_version import DataFile, DeletedRows, LogTip, LogVersion, commit_digest, no_bounds
 from jobs.storage import file_system, is_remote
 from windowlib.errors import LogError
+from windowlib.libraries import pa
 from windowlib.records.column_types import FIELD_ID, PHYSICAL_NAME, spell_type
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from deltalake import DeltaTable
 
 _MAPPING_MODE = "delta.columnMapping.mode"
@@ -100,8 +100,6 @@ class LogTable(LogVersion):
     @cached_property
     def _rows(self) -> list[tuple[Any, ...]]:
         """The values of each file, in the order of `_file`. A log of years has many files, and few are asked for."""
-        import pyarrow as pa
-
         with log_errors(self.uri, "reading the list of its files"):
             actions = arrow_table(self.table.get_add_actions(flatten=True))
             texts = {
@@ -141,8 +139,6 @@ class LogTable(LogVersion):
 
     @override
     def bounds(self, column: str) -> "pa.Table":
-        import pyarrow as pa
-
         with log_errors(self.uri, "reading the statistics of its files"):
             actions = arrow_table(self.table.get_add_actions(flatten=True))
         stored = self.physical.get(column)
@@ -231,8 +227,6 @@ def _type_changes(field: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 def _is_time(column: "pa.ChunkedArray") -> bool:
-    import pyarrow as pa
-
     return bool(pa.types.is_timestamp(column.type))
 
 

@@ -25,9 +25,9 @@ from cachetools import LRUCache
 from jobs.durations import UNIT_MS
 from jobs.lake.table_files import Listing
 from jobs.storage import FileStamp, delta_options, file_stamp, file_system, is_remote
+from windowlib.libraries import pafs
 
 if TYPE_CHECKING:
-    import pyarrow.fs as pafs
     from deltalake import DeltaTable
 
 _COMMITS = 50

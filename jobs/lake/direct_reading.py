@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from jobs.lake.conforming import refusals, stored_names, without_id
 from jobs.lake.damage import log_errors
@@ -17,10 +16,8 @@ from jobs.lake.pinned_files import PinnedFile
 from jobs.storage import file_system, is_remote, is_s3
 from windowlib.columnar.arrow import arrow_type
 from windowlib.errors import LogError, SpecError
+from windowlib.libraries import pa
 from windowlib.records.column_types import Node, spell_type
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 READERS = 4
 
@@ -87,8 +84,6 @@ def _by_spark(log: PinnedLog, why: str) -> DirectReading:
 
 def _refuse_without_ids(log: PinnedLog, file: PinnedFile, schema: "pa.Schema") -> None:
     """Refuse a file with a column that has the name of a column of the log, and no id that tells whether it is that."""
-    import pyarrow as pa
-
     if log.layout.needs_ids:
         for name in without_id(pa.struct([*schema]), {"type": "struct", "fields": log.layout.stored_fields}):
             raise LogError(

@@ -5,7 +5,7 @@ This module reads the Delta log and file listings, never a record, so planning t
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jobs.lake.append_order import CommitOrder, unordered_slices, with_append_places
 from jobs.lake.commit_history import FEW_COMMITS, CommitHistory, newest_data_ms
@@ -24,10 +24,8 @@ from jobs.lake.slicing_choice import is_partitioned, slicing_of
 from jobs.pipeline.look_back import LookBack
 from jobs.pipeline.models.log import SliceGrammar
 from jobs.runs import LogCoordinates, Slice
+from windowlib.libraries import pa
 from windowlib.records.column_types import Node, without_metadata, without_variants
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,12 +19,10 @@ from jobs.lake.store import bounded_columns
 from jobs.lake.table_files import Attempt, TableFile
 from jobs.storage import file_system
 from windowlib.errors import InvariantBroken, StoreError
+from windowlib.libraries import pa, pafs, pq
 from windowlib.records.tables import PARTITION_COLUMNS
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.fs as pafs
-    import pyarrow.parquet as pq
     from deltalake.transaction import AddAction
 
 READERS = 4
@@ -108,8 +106,6 @@ class _Footer:
 
 
 def _read_footer(system: "pafs.FileSystem", root: str, file: TableFile, *, bounded: AbstractSet[str] | None) -> _Footer:
-    import pyarrow as pa
-
     # Spark reads a relative path with a colon in its first segment as a URI with a scheme.
     if ":" in file.path or file.path.startswith("/"):
         raise InvariantBroken(f"the path of a new file must be relative and without a colon, found {file.path!r}")
@@ -134,7 +130,6 @@ def add_action(
 
     `path` is its path in the table, which is not encoded. Only the columns `bounded` get bounds; None: all columns.
     """
-    import pyarrow.parquet as pq
     from deltalake.transaction import AddAction
 
     info = system.get_file_info(place)
@@ -175,8 +170,6 @@ def _commit(uri: str, footers: Sequence[_Footer], metadata: Mapping[str, str]) -
 
 
 def _columns(table: OpenedTable) -> dict[str, "pa.DataType"]:
-    import pyarrow as pa
-
     schema = pa.schema(table.delta.schema().to_arrow())
     return {field.name: field.type for field in schema if field.name not in PARTITION_COLUMNS}
 
@@ -240,8 +233,6 @@ def _column(footer: "pq.FileMetaData", index: int) -> tuple[int | None, tuple[ob
 
 def _bound(raw: object, kind: "pa.DataType", *, is_upper: bool, max_text: int) -> Bound | None:
     """Return a bound as Delta writes it, never inside of the true bound; None if it cannot be written."""
-    import pyarrow as pa
-
     if isinstance(raw, bytes):
         return _text(raw, is_upper=is_upper, max_text=max_text) if is_stored_as(kind, pa.string()) else None
     if not isinstance(raw, int) or isinstance(raw, bool):
@@ -252,8 +243,6 @@ def _bound(raw: object, kind: "pa.DataType", *, is_upper: bool, max_text: int) -
 
 
 def _time(raw: int, kind: "pa.DataType", *, is_upper: bool) -> str | None:
-    import pyarrow as pa
-
     try:
         if pa.types.is_date32(kind):
             return (_DAY_ONE + timedelta(days=raw)).isoformat()

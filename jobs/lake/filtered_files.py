@@ -3,17 +3,13 @@
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from jobs.lake.damage import reading
 from jobs.lake.delta_tables import open_table
 from jobs.lake.row_filter import RowFilter
 from jobs.lake.store import files_dataset, table_schema
 from jobs.lake.table_files import Attempt, StatisticsDigests
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.dataset as pads
+from windowlib.libraries import pa, pads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

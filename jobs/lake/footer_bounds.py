@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from jobs.lake.damage import log_errors, refuse_outage
 from jobs.lake.log_files import place_of
@@ -11,10 +11,8 @@ from jobs.lake.parquet_files import open_parquet
 from jobs.storage import file_system
 from windowlib.columnar.arrow import arrow_type
 from windowlib.errors import LogError
+from windowlib.libraries import pa
 from windowlib.records.column_types import Node
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 READERS: Final = 4
 
@@ -59,8 +57,6 @@ def footer_bounds(log: LogVersion, column: str, *, only: Callable[[str], bool] |
 
 def bounds_table(rows: Sequence[tuple[Any, ...]], node: Node) -> "pa.Table":
     """Return (path, low, high, nulls) of files as a table; `node` is the type of the column."""
-    import pyarrow as pa
-
     if not rows:
         return no_bounds()
     kind = arrow_type(node)

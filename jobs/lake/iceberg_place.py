@@ -30,10 +30,10 @@ from jobs.lake.iceberg_table import (
 from jobs.lake.log_files import NO_DIGESTS
 from jobs.lake.log_version import DataFile, LogTip, LogVersion, commit_digest, no_bounds
 from windowlib.errors import LogError
+from windowlib.libraries import pa
 from windowlib.records.column_types import FIELD_ID, Node, field_node, spell_type
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyiceberg.manifest import DataFile as IcebergFile
 
 _SIMPLE: Final[Mapping[type[IcebergType], str]] = {

@@ -27,6 +27,7 @@ from jobs.lake.log_files import Entry, LogFiles, encoded_path
 from jobs.plain_text import shortened
 from jobs.storage import file_system, is_remote, is_s3
 from windowlib.errors import LogError
+from windowlib.libraries import pafs
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile as IcebergFile, ManifestFile
@@ -179,8 +180,6 @@ def open_iceberg(uri: str) -> IcebergTable:
 
     Raises LogError: there is no table, its newest metadata file is not known, or it cannot be read.
     """
-    import pyarrow.fs as pafs
-
     if is_remote(uri) and not is_s3(uri):
         raise LogError(f"event log {uri} is neither a directory nor in an S3 object store; an Iceberg table must be")
     with iceberg_errors(uri, "opening its metadata"):
@@ -193,8 +192,6 @@ def open_iceberg(uri: str) -> IcebergTable:
 
 def _newest_metadata(reader: _Reader) -> str:
     """Return the place of the newest metadata file of a directory."""
-    import pyarrow.fs as pafs
-
     infos = reader.system.get_file_info(pafs.FileSelector(f"{reader.root}/metadata", allow_not_found=True))
     numbered: dict[int, list[str]] = {}
     for info in infos:

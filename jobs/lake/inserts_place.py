@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 from cachetools import LRUCache, cached
 from typing_extensions import override
@@ -20,11 +20,9 @@ from jobs.lake.log_version import DataFile, LogTip, LogVersion
 from jobs.lake.parquet_files import open_parquet
 from jobs.storage import file_system
 from windowlib.errors import LogError
+from windowlib.libraries import pa, pc
 from windowlib.records.change_feed import CHANGE_TYPE, INSERT
 from windowlib.records.column_types import Node
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 FEED: Final = "delta.enableChangeDataFeed"
 ONLY_INSERTS: Final = "onlyInserts"
@@ -221,9 +219,6 @@ class InsertsVersion(LogVersion):
     @override
     def bounds(self, column: str) -> "pa.Table":
         """Return the bounds of the files of which the table still has all rows, as they were inserted."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         whole = pa.array([file.path for file in self.table.files() if file.deleted is None], pa.string())
         bounds = self.table.bounds(column)
         return bounds.filter(pc.is_in(bounds["path"].cast(pa.string()), whole))
@@ -242,8 +237,6 @@ def _with_offset(text: str | None, node: Node) -> str | None:
 @cached(LRUCache(KEPT_COUNTS), lock=Lock())
 def _inserts(uri: str, place: str) -> int:
     """Return how many inserted rows a file of the feed has."""
-    import pyarrow.compute as pc
-
     with file_system(uri)[0].open_input_file(place) as data:
         kinds = open_parquet(data).read(columns=[CHANGE_TYPE]).column(0)
     return int(pc.sum(pc.equal(kinds.cast("string"), INSERT)).as_py() or 0)

@@ -14,6 +14,7 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.plain_text import escaped, shortened, without_credentials
 from jobs.storage import canonical_uri, file_system, is_remote, is_s3, prepare_environment
 from windowlib.errors import RequestError, SpecError
+from windowlib.libraries import pafs
 
 SCHEMES = ("s3", "s3a", "gs", "az", "abfs", "abfss", "hdfs")
 """The allowed schemes of a URI. The Delta library treats other ones (ftp, http) as empty directories, or fails."""
@@ -141,8 +142,6 @@ class Lake:
 
     def _missing_in_store(self) -> str | None:
         """Return what an object store lacks, and what to do; None if it has an object below the root."""
-        import pyarrow.fs as pafs
-
         try:
             system, root = file_system(self.root)
             if system.get_file_info(pafs.FileSelector(root, allow_not_found=True)):

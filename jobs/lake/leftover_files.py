@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from typing_extensions import override
 
@@ -29,10 +29,8 @@ from jobs.lake.lake import CURRENT, Lake
 from jobs.lake.log_files import place_of
 from jobs.lake.table_files import Attempt
 from jobs.storage import file_system
+from windowlib.libraries import pafs
 from windowlib.records.tables import PARTITION_COLUMNS
-
-if TYPE_CHECKING:
-    import pyarrow.fs as pafs
 
 T = TypeVar("T")
 LEDGER = "ledger"
@@ -134,8 +132,6 @@ class LakeFiles(AttemptFiles):
         return self._listed(patterns) if patterns else []
 
     def _listed(self, patterns: Sequence[re.Pattern[str]]) -> list[LeftoverFile]:
-        import pyarrow.fs as pafs
-
         uri = self.lake.ledger(self.pipeline).rpartition("/")[0]
         system, root = file_system(uri)
         with reading(uri):

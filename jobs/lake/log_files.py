@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import quote, unquote, urlsplit
 
 from jobs.lake.covered_files import CoveredFile, StoredDigests, check_file, digests_text
@@ -18,10 +18,7 @@ from jobs.lake.json_lines import json_lines
 from jobs.lake.parquet_files import open_parquet
 from jobs.storage import is_remote, names_in
 from windowlib.errors import LogError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.fs as pafs
+from windowlib.libraries import pa, pafs
 
 Entry = Mapping[str, Any]
 """One line of a commit: an object with one key, the kind of the action."""
@@ -185,8 +182,6 @@ def list_log_files(
     digests: dict[str, bytes | None] | None = None,
 ) -> LogFiles:
     """Return the files of `_delta_log` up to a version. The directory is listed once; no file is read."""
-    import pyarrow.fs as pafs
-
     commits: dict[int, str] = {}
     names: list[str] = []
     parts: dict[tuple[int, int], list[str]] = {}

@@ -7,7 +7,7 @@ widened types, or files outside the table (a shallow clone).
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from jobs.expressions.derived_columns import Derivation
 from jobs.lake.arrow_types import without_views
@@ -19,12 +19,9 @@ from jobs.lake.log_files import place_of
 from jobs.lake.log_version import DataFile, DeletedRows, LogVersion
 from jobs.lake.parquet_files import parquet_format
 from jobs.storage import file_system
+from windowlib.columnar.arrow import arrow_type
+from windowlib.libraries import np, pa, pads, pafs, pc
 from windowlib.records.change_feed import CHANGE_TYPE, INSERT
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.dataset as pads
-    import pyarrow.fs as pafs
 
 READERS = 8
 MOST_OF_FILE = 100
@@ -96,9 +93,6 @@ def _values_in_file(
     wanted: tuple[str, str, int],
     derivation: Derivation,
 ) -> list[str]:
-    import pyarrow.compute as pc
-    import pyarrow.dataset as ds
-
     from windowlib.columnar.undecodable import escaped, without_undecodable
 
     (covered, partition, _), (column, part, most) = file, wanted
@@ -113,7 +107,7 @@ def _values_in_file(
             parts = (texts.filter(pc.match_substring(texts, part, ignore_case=True)) for _, texts in batches)
             matching = list(dict.fromkeys(str(value) for texts in parts for value in texts.unique().to_pylist()))
         elif (stored := _stored(log, dataset)[column]) is not None:
-            text = ds.field(stored).cast("string")
+            text = pads.field(stored).cast("string")
             rows = dataset.to_table(columns={"value": text}, filter=pc.match_substring(text, part, ignore_case=True))
             values = without_undecodable(rows["value"].combine_chunks(), escaped)
             matching = [str(value) for value in values.unique().to_pylist()]
@@ -128,23 +122,18 @@ def _dataset(log: LogVersion, system: "pafs.FileSystem", file: _SearchedFile) ->
     Rows that a deletion vector marks as deleted do not, and of a file of the change data feed only those that were
     inserted do.
     """
-    import numpy as np
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    import pyarrow.dataset as ds
-
     place = file.covered.place
-    stored = ds.dataset(place, format=parquet_format(), filesystem=system)
+    stored = pads.dataset(place, format=parquet_format(), filesystem=system)
     schema = without_views(stored.schema)
     if schema != stored.schema:
-        stored = ds.dataset(place, schema=schema, format=parquet_format(), filesystem=system)
+        stored = pads.dataset(place, schema=schema, format=parquet_format(), filesystem=system)
     if file.deleted is not None:
         rows = stored.to_table()
         kept = np.flatnonzero(file.deleted.is_kept(0, rows.num_rows))
-        return ds.dataset(rows.take(pa.array(kept)))
+        return pads.dataset(rows.take(pa.array(kept)))
     if CHANGE_TYPE in schema.names and CHANGE_TYPE not in log.nodes:
         rows = stored.to_table()
-        return ds.dataset(rows.filter(pc.equal(rows[CHANGE_TYPE], INSERT)))
+        return pads.dataset(rows.filter(pc.equal(rows[CHANGE_TYPE], INSERT)))
     return stored
 
 
@@ -176,10 +165,6 @@ def leaf_columns(log: LogVersion, derivation: Derivation, values: Mapping[str, A
     `values` has an array for each column of a file, and one value for a partition column. A column without a value is
     null.
     """
-    import pyarrow as pa
-
-    from windowlib.columnar.arrow import arrow_type
-
     count = max((len(array) for array in values.values() if isinstance(array, pa.Array)), default=1)
     columns: dict[str, pa.Array] = {}
     for name in sorted({leaf.column for leaf in derivation.leaves.values()}):
@@ -208,8 +193,6 @@ def _searched(log: LogVersion, root: str, search: Search) -> list[_SearchedFile]
 
 
 def _partition_value(log: LogVersion, name: str, text: str | None) -> object:
-    import pyarrow as pa
-
     kind = log.nodes[name]
     if text is None or not isinstance(kind, str) or kind not in _PARTITION_TYPES:
         return text
@@ -219,10 +202,6 @@ def _partition_value(log: LogVersion, name: str, text: str | None) -> object:
 def _in_file(
     log: LogVersion, system: "pafs.FileSystem", file: _SearchedFile, *, wanted: tuple[str, str], derivation: Derivation
 ) -> list[dict[str, Any]]:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    import pyarrow.dataset as ds
-
     from windowlib.columnar.python_values import python_values
     from windowlib.columnar.undecodable import escaped, without_undecodable
 
@@ -240,7 +219,7 @@ def _in_file(
             stored = _stored(log, dataset).get(column)  # an earlier version may lack it
             if column not in partition and stored is None:
                 return []
-            condition = None if column in partition else ds.field(stored).cast("string") == value
+            condition = None if column in partition else pads.field(stored).cast("string") == value
             rows = dataset.to_table(filter=condition)
     first = rows.slice(0, MOST_OF_FILE)
     values = {

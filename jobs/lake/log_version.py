@@ -10,18 +10,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+from typing import Any, Final, Protocol, Self
 
 from jobs.lake.covered_files import StoredDigests
 from jobs.lake.damage import log_errors
 from jobs.lake.log_files import NO_DIGESTS, LogFiles, place_of
 from jobs.runs import Slice
 from jobs.storage import file_system
+from windowlib.libraries import np, pa
 from windowlib.records.column_types import FIELD_ID, PHYSICAL_NAME, Node, field_node, spell_type
-
-if TYPE_CHECKING:
-    import numpy as np
-    import pyarrow as pa
 
 NO_COMMITS: Final = -1
 """`LogCoordinates.since` of a log without commits: only equal files are known to have equal records."""
@@ -40,8 +37,6 @@ class DeletedRows:
     @classmethod
     def of(cls, is_kept: "np.ndarray[Any, Any]") -> Self:
         """Return the rows for which an array is false."""
-        import numpy as np
-
         return cls(bits=np.packbits(~is_kept).tobytes())
 
     @cached_property
@@ -54,8 +49,6 @@ class DeletedRows:
 
     def is_kept(self, first: int, count: int) -> "np.ndarray[Any, Any]":
         """Return for each of `count` rows from number `first` on whether it is not deleted."""
-        import numpy as np
-
         is_kept = np.ones(count, dtype=bool)
         begin = first // 8
         nearby = np.frombuffer(self.bits[begin : (first + count + 7) // 8], dtype=np.uint8)  # not the whole file's
@@ -218,8 +211,6 @@ class LogVersion(ABC):
 
 def no_bounds() -> "pa.Table":
     """Return the bounds of no file, as `LogTable.bounds` does."""
-    import pyarrow as pa
-
     return pa.schema([(name, pa.null()) for name in ("path", "low", "high", "nulls")]).empty_table()
 
 

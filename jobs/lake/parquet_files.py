@@ -7,15 +7,11 @@ most flipped bits in uncompressed values are read as other values. Footers and p
 
 from collections import Counter
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from jobs.storage import file_system, make_directory
+from windowlib.libraries import pa, pads, pq
 from windowlib.records import tables
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.dataset as pads
-    import pyarrow.parquet as pq
 
 _WRITE_BATCH: Final = 65_536
 """Values that the writer of a column takes at once."""
@@ -30,8 +26,6 @@ def open_parquet(source: Any, **options: Any) -> "pq.ParquetFile":  # noqa: ANN4
 
     Reading a page that differs from its checksum raises an OSError that names no file.
     """
-    import pyarrow.parquet as pq
-
     return pq.ParquetFile(source, page_checksum_verification=True, **options)
 
 
@@ -40,8 +34,6 @@ def parquet_format(*, dictionaries: Collection[str] = ()) -> "pads.ParquetFileFo
 
     Texts of the columns `dictionaries` are read as dictionaries.
     """
-    import pyarrow.dataset as pads
-
     return pads.ParquetFileFormat(
         read_options=pads.ParquetReadOptions(dictionary_columns={*dictionaries}),
         default_fragment_scan_options=pads.ParquetFragmentScanOptions(pre_buffer=True, page_checksum_verification=True),
@@ -62,9 +54,6 @@ def parquet_writer(place: str, schema: "pa.Schema", *, bounded: Collection[str] 
     dictionaries. The directory of the file is made. `bounded` are the columns of a flat table that have statistics,
     besides times; None: all.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     make_directory(place.rpartition("/")[0])
     system, path = file_system(place)
     leaves = {leaf: kind for field in schema for leaf, kind in _leaves(field.name, field.type)}
@@ -94,9 +83,6 @@ def scratch_writer(place: str, schema: "pa.Schema", *, bounded: Collection[str])
     better: 10 million records of 7 columns were written in 0.60 s instead of 1.08 s, read in 0.26 s instead of 0.53 s,
     and took 70 MB instead of 227 MB. The directory of the file exists. The columns `bounded` have statistics.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     system, path = file_system(place)
     leaves = [leaf for field in schema for leaf in _leaves(field.name, field.type)]
     counts = Counter(path for path, _ in leaves)  # a column may have the path of a field of a struct
@@ -117,8 +103,6 @@ def scratch_writer(place: str, schema: "pa.Schema", *, bounded: Collection[str])
 
 def _leaves(path: str, kind: "pa.DataType") -> "Iterator[tuple[str, pa.DataType]]":
     """Yield the path and the type of each column of values that Parquet stores for a column of Arrow."""
-    import pyarrow as pa
-
     if pa.types.is_struct(kind):
         for field in kind:
             yield from _leaves(f"{path}.{field.name}", field.type)

@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import unquote
 
 from jobs.lake.covered_files import StoredDigests
@@ -17,9 +17,7 @@ from jobs.lake.log_files import NO_DIGESTS, LogFiles, encoded_path
 from jobs.plain_text import shortened
 from jobs.storage import file_system, is_remote, is_s3
 from windowlib.errors import LogError
-
-if TYPE_CHECKING:
-    import pyarrow.fs as pafs
+from windowlib.libraries import pafs
 
 NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 _OTHERS: Final = {"_delta_log": "a Delta table", ".hoodie": "a Hudi table"}
@@ -81,8 +79,6 @@ def list_parquet(uri: str) -> ParquetListing:
     Raises:
         LogError: the directory does not exist, is a table of another format, or has files with other partition columns.
     """
-    import pyarrow.fs as pafs
-
     if is_remote(uri) and not is_s3(uri):
         raise LogError(
             f"event log {uri} is neither a directory nor in an S3 object store; a log of Parquet files must be in one "
@@ -147,8 +143,6 @@ def _refuse_other_formats(uri: str, root: str, infos: "list[pafs.FileInfo]") -> 
 
 
 def _listed(root: str, infos: "list[pafs.FileInfo]", *, step_ns: int) -> Iterator[ListedParquet]:
-    import pyarrow.fs as pafs
-
     for info in infos:
         name = info.path.removeprefix(f"{root}/")
         if info.type != pafs.FileType.File or any(map(_is_hidden, name.split("/"))):

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from cachetools import LRUCache, cached
 
@@ -19,11 +19,8 @@ from jobs.lake.parquet_files import OLD_CALENDAR, open_parquet
 from jobs.lake.parquet_listing import ListedParquet, ParquetListing
 from windowlib.columnar.arrow import arrow_type
 from windowlib.errors import LogError
+from windowlib.libraries import pa, pq
 from windowlib.records.column_types import Node, spell_type, struct_type
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
 
 READERS: Final = 8
 KEPT_FOOTERS: Final = 50_000
@@ -149,8 +146,6 @@ def _stamp(_listing: ParquetListing, file: ListedParquet) -> tuple[str, int, int
 
 @cached(LRUCache(KEPT_FOOTERS), key=_stamp, lock=Lock())
 def _read_footer(listing: ParquetListing, file: ListedParquet) -> Footer:
-    import pyarrow as pa
-
     doing = f"reading the footer of {file.path}"
     with log_errors(listing.uri, doing), listing.system.open_input_file(file.place) as data:
         try:
@@ -187,8 +182,6 @@ def _node(kind: "pa.DataType", *, is_instant: bool) -> Node | None:
 
     `is_instant`: its times are of type INT96. These are instants, and Arrow gives them no time zone.
     """
-    import pyarrow as pa
-
     types = pa.types
     if types.is_dictionary(kind):
         return _node(kind.value_type, is_instant=is_instant)
@@ -203,8 +196,6 @@ def _node(kind: "pa.DataType", *, is_instant: bool) -> Node | None:
 
 def _nested(kind: "pa.DataType", *, is_instant: bool) -> Node | None:
     """Return the type of a struct, a list or a map, as `_node` does."""
-    import pyarrow as pa
-
     parts = {kind.field(number).name: kind.field(number).type for number in range(kind.num_fields)}
     if pa.types.is_map(kind):
         parts = {"keyType": kind.key_type, "valueType": kind.item_type}

@@ -12,6 +12,7 @@ from jobs.lake.row_tracking import RowPlace
 from jobs.plain_text import agreeing, counted
 from jobs.storage import file_system
 from windowlib.errors import LogError
+from windowlib.libraries import pafs
 
 BYTES_PER_RECORD: Final = 16
 """A file without a number of records is taken as one of many small ones, so that memory suffices for its chunk."""
@@ -90,8 +91,6 @@ def _refuse_deleted_records(log: LogVersion, files: Sequence[PinnedFile], accept
 
 
 def _refuse_lost_files(log: LogVersion, files: Sequence[PinnedFile]) -> None:
-    import pyarrow.fs as pafs
-
     system, root = file_system(log.uri)
     with log_errors(log.uri, "listing its files"):
         infos = system.get_file_info([place_of(root, file.path) for file in files]) if files else []

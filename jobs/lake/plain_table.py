@@ -21,10 +21,9 @@ from jobs.lake.parquet_files import parquet_format, write_parquet
 from jobs.lake.row_filter import RowFilter
 from jobs.lake.store import table_schema
 from jobs.storage import delta_options, file_system
+from windowlib.libraries import pa, pads, pc
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.dataset as pads
     from deltalake.transaction import AddAction
 
 SLICE: Final = "slice_id"
@@ -52,9 +51,6 @@ class PlainTable:
         Files that have no row of `chosen` by their statistics in Delta's log are left out.
         Raises DeltaError: the table has a feature that its files alone do not show, such as deletion vectors.
         """
-        import pyarrow.compute as pc
-        import pyarrow.dataset as pads
-
         system, root = file_system(self.uri)
         actions = arrow_table(self.opened.delta.get_add_actions(flatten=True))
         if chosen is not None:
@@ -100,8 +96,6 @@ def write_rows(uri: str, rows: "pa.Table", *, by_slice: bool = True) -> "Iterato
     if not by_slice:
         yield _written(uri, rows, {})
         return
-    import pyarrow.compute as pc
-
     ordered = rows.sort_by(SLICE)
     counts = pc.value_counts(ordered[SLICE].combine_chunks()).to_pylist()  # in the order of the rows
     start = 0

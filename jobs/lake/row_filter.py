@@ -5,12 +5,8 @@ The bounds in the statistics of Delta's log skip files, and those in the footers
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    import pyarrow.dataset as pads
+from windowlib.libraries import pa, pads, pc
 
 MOST_COMPARED = 100
 """More allowed values are compared with the bounds of files by their least and greatest one."""
@@ -38,8 +34,6 @@ class RowFilter:
     @property
     def expression(self) -> "pc.Expression | None":
         """The filter for a dataset of Arrow; None if it chooses every row."""
-        import pyarrow.compute as pc
-
         terms = [pc.field(name).isin(allowed) for name, allowed in self.values.items()]
         time = pc.field(self.time)
         if self.from_ is not None:
@@ -52,8 +46,6 @@ class RowFilter:
 
     def read(self, dataset: "pads.Dataset", columns: Sequence[str] | None = None) -> "pa.Table":
         """Return the chosen rows of a dataset; all columns when `columns` is None."""
-        import pyarrow as pa
-
         names = None if columns is None else [*dict.fromkeys(columns)]
         try:
             return dataset.to_table(columns=names, filter=self.expression)
@@ -72,9 +64,6 @@ class RowFilter:
 
         `files` are rows of `DeltaTable.get_add_actions(flatten=True)`. A file without statistics may have one.
         """
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         whole = pa.array([True]).take(pa.array([0] * files.num_rows, pa.int64()))
         for name, allowed in self.values.items():
             if not (allowed.null_count or pa.types.is_floating(allowed.type)):  # bounds of doubles miss NaN
@@ -91,9 +80,6 @@ class RowFilter:
 
 def _may_have(files: "pa.Table", name: str, allowed: "pa.Array") -> "pa.Array":
     """Return for each file whether one of the allowed values is between its bounds of a column."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if f"min.{name}" not in files.column_names or f"max.{name}" not in files.column_names:
         return pa.array([True] * files.num_rows, pa.bool_())
     low, high = (files[f"{end}.{name}"].combine_chunks().cast(allowed.type) for end in ("min", "max"))

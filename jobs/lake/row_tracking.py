@@ -12,6 +12,7 @@ from jobs.lake.damage import log_errors
 from jobs.lake.log_files import LogFiles, checkpoint_entries, place_of
 from jobs.lake.log_version import LogVersion
 from jobs.storage import file_system
+from windowlib.libraries import pq
 
 ROW_TRACKING = "delta.enableRowTracking"
 ROW_ID_COLUMN = "delta.rowTracking.materializedRowIdColumnName"
@@ -124,8 +125,6 @@ def stored_versions(log: LogVersion, place: str, own: int) -> tuple[int, int] | 
     file system of the log. Rows without a stored version have the version `own` that the Delta log gives the file.
     Raises LogError: the file is damaged or lost.
     """
-    import pyarrow.parquet as pq
-
     name = log.configuration.get(VERSION_COLUMN)
     with log_errors(log.uri, f"reading the footer of {place}"), file_system(log.uri)[0].open_input_file(place) as data:
         footer = pq.read_metadata(data)

@@ -2,14 +2,12 @@
 
 import json
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self
+from typing import Any, Final, Literal, NamedTuple, Self
 from zoneinfo import ZoneInfo
 
 from jobs.pipeline.slices import local_ms
 from windowlib.bounds import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from windowlib.libraries import np, pa, pc
 
 TimeKind = Literal["timestamp", "timestamp_ntz", "date"]
 TIME_KINDS: Final = ("timestamp", "timestamp_ntz", "date")
@@ -50,9 +48,6 @@ def slice_instants(column: "pa.Array", kind: TimeKind, zone: ZoneInfo) -> "pa.Ar
 
 def _whole_ms(column: "pa.Array") -> "pa.Array":
     """Return days or timestamps as milliseconds, rounded down, without a time zone."""
-    import numpy as np
-    import pyarrow as pa
-
     kind = column.type
     if pa.types.is_null(kind):
         return column.cast(pa.int64())
@@ -67,9 +62,6 @@ def _whole_ms(column: "pa.Array") -> "pa.Array":
 
 
 def _local_ms(local: "pa.Array", zone: ZoneInfo) -> "pa.Array":
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     naive = local.cast(pa.timestamp("ms"))
     zoned = pc.assume_timezone(naive, zone.key, ambiguous="earliest", nonexistent="earliest")
     is_skipped = pc.not_equal(pc.local_timestamp(zoned), naive)
@@ -86,8 +78,6 @@ def _by_value(local: "pa.Array", zone: ZoneInfo) -> "pa.Array":
 
     Times outside the years 1 to 9999 are taken as those of UTC: no slice is there.
     """
-    import pyarrow as pa
-
     known = local.dictionary_encode()
     instants = [
         local_ms(_EPOCH + timedelta(milliseconds=at_ms), zone)

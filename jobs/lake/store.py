@@ -7,15 +7,18 @@ Readers, the audit and the next slice see rows only by attempt (laws L4 and L5).
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jobs.lake.damage import reading
 from jobs.lake.delta_tables import MAX_ATTEMPTS, OpenedTable, checkpoint_interval, forget_table, open_table
+from jobs.lake.durable_commits import commit_hooks, renew_properties, until_committed
 from jobs.lake.log_files import place_of
 from jobs.lake.parquet_files import parquet_format
+from jobs.lake.stored_columns import is_stored, refuse_lost_columns, replace_columns
 from jobs.lake.table_files import Attempt, TableFile
 from jobs.storage import delta_options, file_system
 from windowlib.errors import SpecError
+from windowlib.libraries import pa, pads, pc
 from windowlib.records.column_types import Node, field_node, spell_type, struct_fields
 from windowlib.records.tables import (
     CHECKPOINT_TABLES,
@@ -29,10 +32,6 @@ from windowlib.records.tables import (
     UNASSIGNED_RECORDS,
     Table,
 )
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.dataset as pads
 
 Share = tuple[int, int]
 """(i, n): every n-th file, from the i-th on, in the order of their paths. The n shares have each file once."""
@@ -75,8 +74,6 @@ def ensure_table(uri: str, table: Table, *, attempts: int = MAX_ATTEMPTS) -> Non
         SpecError: a column that a file has exists with another type, or changes from key to value or back.
         StoreError: the table cannot be read, or another process committed first at every try.
     """
-    from jobs.lake.durable_commits import until_committed  # readers do not need it
-
     until_committed(uri, lambda: _ensure(uri, table), attempts=attempts)
 
 
@@ -102,8 +99,6 @@ def _new_columns(
         problem = _problem(uri, existing[name], field) if name in existing else None
         if problem is None:
             continue
-        from jobs.lake.stored_columns import is_stored  # few pipelines need it
-
         former = existing[name]["name"]
         if is_stored(stored, {former, field["name"]}):
             raise problem
@@ -113,8 +108,6 @@ def _new_columns(
 
 def _ensure(uri: str, table: Table) -> None:
     from deltalake import DeltaTable, Field, Schema
-
-    from jobs.lake.durable_commits import commit_hooks, renew_properties
 
     table_ = open_table(uri)
     if table_ is None:
@@ -132,14 +125,10 @@ def _ensure(uri: str, table: Table) -> None:
     new, replaced = _new_columns(uri, table_, table)
     added = [Field.from_json(json.dumps(field)) for field in new]
     if replaced:
-        from jobs.lake.stored_columns import replace_columns  # few pipelines need it
-
         replace_columns(table_, replaced)
     if renew_properties(uri, table_.delta, _PROPERTIES, former=_FORMER) or replaced:
         forget_table(uri)
     if added:
-        from jobs.lake.stored_columns import refuse_lost_columns  # most tables get no column
-
         refuse_lost_columns(table_, {field.name for field in added})
         table_.delta.alter.add_columns(added, post_commithook_properties=commit_hooks(uri))
         forget_table(uri)
@@ -234,8 +223,6 @@ def table_schema(table: OpenedTable) -> "pa.Schema":
 
     Raises DeltaError: the table has a feature that its files alone do not show.
     """
-    import pyarrow as pa
-
     if _UNREADABLE_FEATURES & {*(table.delta.protocol().reader_features or ())}:
         table.delta.to_pyarrow_dataset()  # raises an error that names the feature
     return pa.schema(table.delta.schema().to_arrow())
@@ -249,10 +236,6 @@ def files_dataset(
     `schema` are the columns of the table (`table_schema`). Texts of the columns `repeated` are read as dictionaries,
     which takes a fifth of the time if values repeat.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    import pyarrow.dataset as pads
-
     system, root = file_system(uri)
     files = parquet_format(dictionaries=repeated)
     texts = pa.dictionary(pa.int32(), pa.string())
@@ -283,10 +266,8 @@ def add_fields(uri: str, table: Table) -> None:
     existing = table_columns(uri)
     if all(node == existing.get(name) for name, node in table.stored_columns().items() if not isinstance(node, str)):
         return
-    import pyarrow as pa
     from deltalake import write_deltalake
 
-    from jobs.lake.durable_commits import commit_hooks, until_committed
     from windowlib.columnar.arrow import arrow_type
 
     schema = pa.schema([pa.field(name, arrow_type(node)) for name, node in table.stored_columns().items()])
@@ -327,8 +308,6 @@ def read_attempts(uri: str, attempts: Iterable[Attempt], columns: Sequence[str] 
     the Delta table does not exist.
     Raises StoreError: the table cannot be read; the message names the damaged file.
     """
-    import pyarrow as pa
-
     with attempts_dataset(uri, attempts) as dataset:
         if dataset is None:
             return pa.table({})
@@ -349,8 +328,6 @@ def read_each_attempt(uri: str, attempts: Sequence[Attempt], columns: Sequence[s
 
     Raises StoreError: the table cannot be read; the message names the damaged file.
     """
-    import pyarrow as pa
-
     with reading(uri, attempts):
         table = open_table(uri) if attempts else None
         if table is None:

@@ -12,10 +12,12 @@ from typing import Any, Final
 from jobs.lake.arrow_types import arrow_table
 from jobs.lake.damage import ADVICE
 from jobs.lake.delta_tables import OpenedTable
+from jobs.lake.durable_commits import commit_hooks, declare_features
 from jobs.lake.log_files import place_of
 from jobs.lake.parquet_files import open_parquet
 from jobs.storage import file_system
 from windowlib.errors import StoreError
+from windowlib.libraries import pc
 from windowlib.records.tables import PARTITION_COLUMNS
 
 READERS: Final = 8
@@ -48,8 +50,6 @@ def replace_columns(table: OpenedTable, replaced: Mapping[str, Mapping[str, Any]
     """
     from deltalake import CommitProperties, Schema
 
-    from jobs.lake.durable_commits import commit_hooks, declare_features
-
     former = json.loads(table.delta.schema().to_json())["fields"]
     fields = [replaced.get(field["name"], field) for field in former]
     schema = Schema.from_json(json.dumps({"type": "struct", "fields": fields}))
@@ -72,8 +72,6 @@ def refuse_lost_columns(table: OpenedTable, added: AbstractSet[str]) -> None:
     A table gets its columns before its files do. So the schema in Delta's log is damaged, and the column would be added
     beside the one with the damaged name.
     """
-    import pyarrow.compute as pc
-
     actions = arrow_table(table.delta.get_add_actions(flatten=True))
     newest = actions.take(pc.sort_indices(actions, [("modification_time", "descending")])[:NEWEST_FILES])
     system, root = file_system(table.uri)

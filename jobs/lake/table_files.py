@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from jobs.lake.arrow_types import arrow_table
 from jobs.lake.row_filter import RowFilter
 from windowlib.bounds import MAX_TIME_MS, MIN_TIME_MS
+from windowlib.libraries import pa, pc
 from windowlib.records.tables import PARTITION_COLUMNS
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from deltalake import DeltaTable
 
 FEW_ATTEMPTS = 24
@@ -93,8 +93,6 @@ class Listing:
 
     def skipped(self, chosen: RowFilter) -> frozenset[str]:
         """Return the paths of the files that have no chosen row, by their statistics in Delta's log."""
-        import pyarrow.compute as pc
-
         return frozenset(self._columns["path"].filter(pc.invert(chosen.may_match(self._actions))).to_pylist())
 
     def times(self, column: str, digests: StatisticsDigests) -> dict[Attempt, tuple[int, int]]:
@@ -103,8 +101,6 @@ class Listing:
         An instant without statistics is the first or the last one of all. An attempt whose statistics do not have their
         digest is not returned. If no file has any statistics, no attempt is returned.
         """
-        import pyarrow as pa
-
         names = (f"min.{column}", f"max.{column}")
         if not {*names} <= {*self._actions.column_names}:
             return {}
@@ -138,9 +134,6 @@ class Listing:
         return cuts
 
     def _found(self, attempts: AbstractSet[Attempt]) -> list[TableFile]:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         ids = pa.array([attempt_id for _, attempt_id in attempts], pa.string())
         own = self._columns.filter(pc.is_in(pc.cast(self._columns[_LISTED[-1]], pa.string()), ids))
         return [file for file in _as_files(own) if file.attempt in attempts]
@@ -155,9 +148,6 @@ class Listing:
 
 def _statistics(actions: "pa.Table") -> list[str]:
     """Return the statistics of each file as a text. A column without statistics adds nothing to it."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     texts = pc.cast(actions["num_records"], pa.string()).fill_null("")
     for name in sorted(name for name in actions.column_names if name.startswith(_STATISTICS)):
         values = pc.cast(actions[name], pa.string())

@@ -3,15 +3,12 @@
 Bounds of texts may be shortened, and those of doubles miss NaN, so only integers, timestamps and dates have instants.
 """
 
-from typing import TYPE_CHECKING
-
 from jobs.lake.footer_bounds import known_bounds
 from jobs.lake.log_version import LogVersion
 from jobs.lake.slice_instants import Span
+from windowlib.columnar.arrow import arrow_type
+from windowlib.libraries import pa
 from windowlib.records.column_types import Node
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 def bound_instants(bounds: "pa.Array", node: Node, *, unit: str | None) -> list[int | None]:
@@ -19,9 +16,6 @@ def bound_instants(bounds: "pa.Array", node: Node, *, unit: str | None) -> list[
 
     The bounds are of the type that they have in a file or in the log. `unit` is that of numbers.
     """
-    import pyarrow as pa
-
-    from windowlib.columnar.arrow import arrow_type
     from windowlib.columnar.instants import read_instants
 
     kind = bounds.type

@@ -4,8 +4,6 @@ An event stores its own hash (`hash`) and the hash of the event before it (`prev
 The hash is the lower-case hex of the SHA-256 of the event's row as canonical JSON: all columns that are not null except
 `hash`, with sorted keys, without spaces, in UTF-8. Each event also stores the number of events of its commit, so a
 reader detects a commit that lost its last events. The head of the ledger (jobs.ledger.head) protects the last commit.
-
-Ledgers of earlier versions have no own hashes. Their newest event is protected when the next event is appended.
 """
 
 import hashlib
@@ -29,7 +27,7 @@ CONTENT_ERRORS = (LookupError, TypeError, ValueError, AttributeError, Arithmetic
 
 REQUIRED: Mapping[str, type] = {
     "seq": int, "ordinal": int, "at_ms": int, "commit_events": int,
-    "event": str, "commit_id": str, "previous": str, "details": str,
+    "event": str, "commit_id": str, "previous": str, "hash": str, "details": str,
 }  # fmt: skip
 """The columns that no event leaves null, and the type of their values."""
 
@@ -53,25 +51,17 @@ def linked(rows: Sequence[Row], previous: str) -> list[dict[str, Any]]:
     return chained
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
-    """The last event that a reader has checked: its hash, and whether events store their own hash from here on."""
-
-    tip: str = GENESIS
-    has_own_hashes: bool = False
-
-
 def check_chain(
-    rows: Sequence[Row], before: Link, *, uri: str, file_of: Callable[[int], str | None] = lambda _seq: None
-) -> Link:
-    """Check the chain of rows and return the link of the last row (`before` if there are no rows).
+    rows: Sequence[Row], before: str = GENESIS, *, uri: str, file_of: Callable[[int], str | None] = lambda _seq: None
+) -> str:
+    """Check the chain of rows and return the hash of the last row (`before` if there are no rows).
 
-    `rows` are sorted by (seq, ordinal). `before` is the event before them; `Link()` for the first row of a ledger. For
-    messages, `file_of` returns the data file of the events of a version.
+    `rows` are sorted by (seq, ordinal). `before` is the hash of the event before them. For messages, `file_of` returns
+    the data file of the events of a version.
     Raises LedgerError: an event was changed, added, moved, or lost.
     """
     check = _Check(uri, file_of)
-    left, tip, has_own_hashes = 0, before.tip, before.has_own_hashes
+    left, tip = 0, before
     for index, row in enumerate(rows):
         digest = check.digest(row)
         is_first = index == 0 or rows[index - 1]["seq"] != row["seq"]
@@ -84,16 +74,13 @@ def check_chain(
             raise check.damaged(
                 row, f"it names the hash {row['previous'][:12]}, but the event before it has hash {tip[:12]}"
             )
-        stored = row.get("hash")
-        if stored != digest and (stored is not None or has_own_hashes):
-            raise check.damaged(row, f"it stores the hash {str(stored)[:12]}, but its content has hash {digest[:12]}")
-        tip, has_own_hashes = digest, stored is not None
+        if row["hash"] != digest:
+            raise check.damaged(row, f"it stores the hash {row['hash'][:12]}, but its content has hash {digest[:12]}")
+        tip = digest
         left = row["commit_events"] - row["ordinal"] - 1
     if left:
         raise check.damaged(rows[-1], f"{left} later events of the same commit are missing")
-    if rows and not has_own_hashes:
-        check.refuse_unreadable_details(rows[-1])
-    return Link(tip=tip, has_own_hashes=has_own_hashes)
+    return tip
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,15 +97,6 @@ class _Check:
             return event_hash(row)
         except (TypeError, ValueError) as error:
             raise self.damaged(row, f"it holds a value that is not JSON ({error})") from error
-
-    def refuse_unreadable_details(self, row: Row) -> None:
-        """Raise if the details of a row without protection are not JSON, which readers decode much later."""
-        try:
-            details = json.loads(row["details"])
-        except ValueError as error:
-            raise self.damaged(row, f"its details are not JSON ({error})") from error
-        if not isinstance(details, dict):
-            raise self.damaged(row, f"its details are {type(details).__name__}, and not an object of JSON")
 
     def damaged(self, row: Row, what: str) -> LedgerError:
         seq = row.get("seq")

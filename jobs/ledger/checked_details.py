@@ -21,6 +21,7 @@ from jobs.ledger.plain_codec import Codec
 from jobs.ledger.stored_details import EventPlace, StoredDetails
 from jobs.storage import file_system
 from windowlib.errors import LedgerError
+from windowlib.libraries import pc
 
 _LAST: Final = "checks_fingerprint"
 _DEFAULTS: Final = {column.name: column.default for column in fields(LedgerEvent) if column.default is not MISSING}
@@ -53,8 +54,6 @@ class CheckedDetails:
         return text
 
     def _read(self) -> dict[tuple[int, int], Any]:
-        import pyarrow.compute as pc
-
         with table_errors(self._unreadable, also=(ValueError, KeyError, TypeError)):
             table = open_delta(self.uri)
             system, root = file_system(table.table_uri)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from functools import cache
 from operator import attrgetter, index
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from jobs.ledger.chain import CANONICAL_JSON, CONTENT_ERRORS
 from jobs.ledger.later import Cell, LaterSequence
@@ -23,10 +23,7 @@ from jobs.runs import (
     optional_fates,
 )
 from windowlib.errors import LedgerError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
+from windowlib.libraries import pa
 
 Value = TypeVar("Value")
 
@@ -110,14 +107,11 @@ class LedgerEvent:
         return Slice(slice_id=self.slice_id, start_ms=self.slice_start_ms, end_ms=self.slice_end_ms)
 
 
-LATER_COLUMNS = frozenset({"hash"})
-"""Columns that the ledgers of earlier versions do not have. The next write adds them."""
-
 _FIRST = ("seq", "ordinal", "at_ms", "event", "commit_id", "commit_events", "previous")
 _OWN: Final = tuple(column.name for column in fields(LedgerEvent) if column.name != "kind")
 """The columns that are fields of an event."""
 _OWN_OF: Final = attrgetter(*_OWN)
-_COLUMNS: Final = (*_FIRST, *(name for name in _OWN if name not in _FIRST), *LATER_COLUMNS)
+_COLUMNS: Final = (*_FIRST, *(name for name in _OWN if name not in _FIRST), "hash")
 _WHOLE: Final = (
     "seq", "ordinal", "at_ms", "commit_events", "slice_start_ms", "slice_end_ms", "watermark_ms",
     "records_read", "assigned", "late", "unassigned", "invalid", "panes",
@@ -129,8 +123,6 @@ _NUMBERS: Final[Mapping[str, Callable[[Any], object]]] = {**dict.fromkeys(_WHOLE
 @cache
 def ledger_schema() -> "pa.Schema":
     """Return the schema of the table: the columns of an event, of its commit, and of the hash chain."""
-    import pyarrow as pa
-
     kinds = {**dict.fromkeys(_WHOLE, pa.int64()), "ordinal": pa.int32(), "commit_events": pa.int32()}
     kinds["seconds"] = pa.float64()
     return pa.schema([pa.field(name, kinds.get(name, pa.string())) for name in _COLUMNS])

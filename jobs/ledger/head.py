@@ -18,8 +18,10 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
+from jobs.durability import durable_files
 from jobs.lake.damage import one_line, reading
 from jobs.lake.delta_tables import open_newest
+from jobs.lake.durable_commits import LAST_CHECKPOINT, UNAWAITED, added_paths, log_files, sync_commits
 from jobs.ledger.chain import event_hash
 from jobs.ledger.events import EventKind, LedgerEvent
 from jobs.storage import make_directory, names_in, read_bytes, remove_file, write_bytes
@@ -77,7 +79,7 @@ def lost_head(event: LedgerEvent) -> Head | None:
 
 
 def read_head(uri: str) -> Head | None:
-    """Return the newest head of a ledger; None if it has none, as ledgers of earlier versions.
+    """Return the newest head of a ledger; None if it has none.
 
     Raises LedgerError: the file cannot be read, or its content is damaged.
     """
@@ -106,7 +108,6 @@ def advice_without(uri: str, file: str | None = None) -> str:
     A command reports a commit after it has written its head. So most likely no command has reported a commit after the
     head. If the head could not be written, one has: the advice begins with a copy.
     """
-    from jobs.lake.durable_commits import LAST_CHECKPOINT, added_paths, log_files
     from jobs.ledger.lost_commits import lost_commits
 
     backup = "Restore the ledger's directory from a backup"
@@ -162,9 +163,6 @@ def write_head(uri: str, head: Head, *, instead_of: Head | None = None) -> None:
         LedgerError: the file cannot be written.
         StoreError: the disk has not confirmed the commit.
     """
-    from jobs.durability import durable_files  # readers do not need it
-    from jobs.lake.durable_commits import UNAWAITED, sync_commits
-
     sync_commits(uri, after=max(head.version - UNAWAITED - 1, -1))
     name, directory = _name(head.version), f"{uri}/{DIRECTORY}"
     replaced = None if instead_of is None else _name(instead_of.version)

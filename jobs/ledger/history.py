@@ -13,7 +13,7 @@ from typing import Any
 
 from cachetools import LRUCache
 
-from jobs.ledger.chain import CONTENT_ERRORS, Link, Row, check_chain
+from jobs.ledger.chain import CONTENT_ERRORS, GENESIS, Row, check_chain
 from jobs.ledger.events import EventKind, LedgerEvent
 from jobs.ledger.head import lost_head
 from jobs.ledger.projection import Projection
@@ -26,7 +26,7 @@ from windowlib.errors import LedgerError
 class EventHistory:
     """The events of a ledger up to version `known`, which were checked and folded.
 
-    `link` is the last event in the chain. `commits` maps a version to the id of its commit, `tips` to the hash of its
+    `tip` is the hash of the last event. `commits` maps a version to the id of its commit, `tips` to the hash of its
     last event. `given_up` maps the hash of a lost event without which a person has decided to go on to the versions
     that were lost with it. `files` are the data files that were read, and `table_id` is Delta's id of their table
     (None: of no table).
@@ -38,7 +38,7 @@ class EventHistory:
     table_id: str | None = None
     events: list[LedgerEvent] = field(default_factory=list)
     project: Projection = field(default_factory=Projection)
-    link: Link = field(default_factory=Link)
+    tip: str = GENESIS
     commits: dict[int, str] = field(default_factory=dict)
     tips: dict[int, str] = field(default_factory=dict)
     given_up: dict[str, range] = field(default_factory=dict)
@@ -62,14 +62,14 @@ class EventHistory:
         Raises LedgerError: an event was changed or lost, or cannot be read.
         """
         with self._lock:
-            self.link = check_chain(rows, self.link, uri=uri, file_of=file_of)
+            self.tip = check_chain(rows, self.tip, uri=uri, file_of=file_of)
             for row in rows:
                 try:
                     self._add(row, uri)
                 except (LedgerError, *CONTENT_ERRORS) as error:
                     raise _wrong_content(row, uri, error) from error
             if rows:
-                self.tips[self.known] = self.link.tip
+                self.tips[self.known] = self.tip
             self.count += len(rows)
             self.files.update(files)
 

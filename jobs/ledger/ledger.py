@@ -17,7 +17,7 @@ from typing import Final
 
 from jobs.disk_errors import disk_problem
 from jobs.lake.delta_tables import pause_s
-from jobs.ledger.chain import Link, check_chain, linked
+from jobs.ledger.chain import check_chain, linked
 from jobs.ledger.events import STORAGE_KINDS, EventKind, LedgerEvent, event_rows
 from jobs.ledger.head import Head, recovered_event
 from jobs.ledger.history import REMEMBERED, EventHistory
@@ -227,12 +227,9 @@ class Ledger:
         return version
 
     def _head(self) -> Head | None:
-        """Return the newest stored head. Events with own hashes are of a version that stores one with each write.
-
-        A ledger without events is new, or all of it is lost: then another table may have a head.
-        """
+        """Return the newest stored head. If its file is lost, or the ledger is, another table may have one."""
         head = self._store.head()
-        if head is not None or (self._history.known and not self._history.link.has_own_hashes):
+        if head is not None:
             return head
         head = self._store.head_elsewhere()
         return None if head is None or self.has(head) else head
@@ -303,7 +300,7 @@ class Ledger:
         if table is None or history.count < self._limits.snapshot_every or table.refresh() < history.known:
             return
         rows = [row for row in table.read(after=0) if row["seq"] <= history.known]
-        if check_chain(rows, Link(), uri=self.uri, file_of=table.file_of) == history.link:
+        if check_chain(rows, uri=self.uri, file_of=table.file_of) == history.tip:
             history.files = table.read_files
             self._save(table, history)
 
@@ -346,7 +343,7 @@ class Ledger:
         unlinked = event_rows(events, commit_id=commit_id)
         for ordinal, row in enumerate(unlinked):
             row["seq"], row["ordinal"], row["at_ms"] = version + 1, ordinal, at_ms
-        rows = linked(unlinked, self._history.link.tip)
+        rows = linked(unlinked, self._history.tip)
         try:
             self._store.append(rows)
         except ConflictError as error:

@@ -17,6 +17,7 @@ from jobs.lake.log_files import place_of
 from jobs.lake.parquet_files import open_parquet
 from jobs.storage import file_system, hidden_file, names_in, read_bytes, remove_file, write_bytes
 from windowlib.errors import LedgerError
+from windowlib.libraries import pa
 
 _CHAIN = ("seq", "ordinal", "previous", "hash")
 
@@ -101,8 +102,6 @@ def _contents(uri: str, lost: Iterable[int], *, tip: str) -> dict[int, bytes]:
 
 def _links(uri: str, name: str) -> list[tuple[int, int, str, str]]:
     """Return what a data file has of the chain; nothing if it cannot be read, or is of a version without own hashes."""
-    import pyarrow as pa
-
     system, root = file_system(uri)
     try:
         with system.open_input_file(place_of(root, name)) as data:

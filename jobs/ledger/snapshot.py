@@ -26,7 +26,6 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final
 
-from jobs.ledger.chain import Link
 from jobs.ledger.checked_details import CheckedDetails, event_codec
 from jobs.ledger.events import LedgerEvent
 from jobs.ledger.history import EventHistory
@@ -34,6 +33,7 @@ from jobs.ledger.plain_codec import Codec, Codecs, plain_json
 from jobs.ledger.projection import Projection
 from jobs.ledger.run_slots import SLOTS_CODEC, RunSlot
 from jobs.storage import FileStamp, hidden_file, make_directory, names_in, read_bytes, remove_file, write_bytes
+from windowlib.libraries import pa
 
 DIRECTORY: Final = "_snapshot"
 RECENT_TIPS: Final = 200
@@ -58,7 +58,6 @@ class Header:
     version: int
     events: int
     tip: str
-    has_own_hashes: bool
     tips: Mapping[str, str]
     given_up: Mapping[str, tuple[int, int]]
     files: Mapping[str, FileStamp]
@@ -141,8 +140,6 @@ def _codecs(uri: str, line_at: Callable[[int], bytes] | None = None) -> Codecs:
 
 
 def _encoded(history: EventHistory, uri: str) -> bytes:
-    import pyarrow as pa
-
     codecs = _codecs(uri)
     encode = codecs.of(Projection).encode
     assert encode is not None, "a dataclass is no plain data"
@@ -154,8 +151,7 @@ def _encoded(history: EventHistory, uri: str) -> bytes:
         table_id=history.table_id or "",
         version=history.known,
         events=history.count,
-        tip=history.link.tip,
-        has_own_hashes=history.link.has_own_hashes,
+        tip=history.tip,
         tips={str(version): history.tips[version] for version in sorted(history.tips)[-RECENT_TIPS:]},
         given_up={tip: (lost.start, lost.stop) for tip, lost in history.given_up.items()},
         files=history.files,
@@ -185,7 +181,7 @@ def _decoded(content: bytes, uri: str) -> EventHistory:
     return EventHistory(
         table_id=header.table_id,
         project=projection,
-        link=Link(tip=header.tip, has_own_hashes=header.has_own_hashes),
+        tip=header.tip,
         known=header.version,
         count=header.events,
         begun_after=header.version,
@@ -206,8 +202,6 @@ class _Blocks:
         self._lines: dict[int, list[bytes]] = {}
 
     def read(self, number: int) -> bytes:
-        import pyarrow as pa
-
         start, (compressed, size) = self._starts[number], self._sizes[number]
         block: bytes = pa.Codec("zstd").decompress(self._content[start : start + compressed], size, asbytes=True)
         return block

@@ -1,6 +1,5 @@
 """The storage of a ledger in a Delta table: read new rows, append one commit at a given version, compact."""
 
-import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,18 +8,21 @@ from typing import TYPE_CHECKING, Any, Protocol
 from typing_extensions import override
 
 from jobs.disk_errors import disk_problem
+from jobs.durability import waits_for_disk
 from jobs.lake.arrow_types import arrow_table
 from jobs.lake.damage import REMOTE_ADVICE, damaged_file, one_line, table_errors
 from jobs.lake.delta_tables import checkpoint_interval, is_delta, is_newest, open_delta
+from jobs.lake.durable_commits import commit_hooks, remove_old_commits, renew_properties
 from jobs.lake.log_files import place_of
 from jobs.lake.parquet_files import open_parquet
 from jobs.ledger import upkeep
 from jobs.ledger.chain import Row
 from jobs.ledger.conditional_put import prove_conditional_put
-from jobs.ledger.events import LATER_COLUMNS, ledger_schema
+from jobs.ledger.events import ledger_schema
 from jobs.ledger.head import Head, advice_without, head_in_commits, read_head, write_head
 from jobs.storage import FileStamp, delta_options, file_stamp, file_system, is_remote
 from windowlib.errors import LedgerError
+from windowlib.libraries import pa
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -93,7 +95,7 @@ class LedgerTable(LedgerStore):
         self._keep_merged_ms = keep_merged_ms
         self._table: DeltaTable | None = None
         self.read_files: dict[str, FileStamp] = {}
-        self._has_all_columns = False
+        self._is_created = False
         self._committed = 0  # the version of the last own commit
         self._greatest: list[tuple[int, str]] = []  # the greatest version in each file that was read
 
@@ -116,8 +118,6 @@ class LedgerTable(LedgerStore):
 
     @override
     def put_head(self, head: Head, *, instead_of: Head | None = None) -> None:
-        from jobs.lake.durable_commits import remove_old_commits  # readers do not need it
-
         write_head(self.uri, head, instead_of=instead_of)
         if head.version == self._committed:
             remove_old_commits(self.uri, head.version)
@@ -139,7 +139,7 @@ class LedgerTable(LedgerStore):
         if self._table is None:
             return []
         with self._errors("read"):
-            missing = {field.name for field in ledger_schema()} - _columns(self._table) - LATER_COLUMNS
+            missing = {*ledger_schema().names} - {field.name for field in self._table.schema().fields}
             if missing:
                 raise LedgerError(
                     f"ledger {self.uri} has no column {', '.join(sorted(missing))}: another version of Hindcast wrote "
@@ -189,13 +189,11 @@ class LedgerTable(LedgerStore):
 
     @override
     def create(self) -> None:
-        """Create the table if it does not exist. If it does, add the columns that it lacks and renew its properties."""
+        """Create the table if it does not exist. If it does, renew its properties."""
         from deltalake.exceptions import CommitFailedError
 
-        from jobs.durability import waits_for_disk  # readers do not need it
-
         waits_for_disk(self.uri)  # refuses a wrong setting before anything is committed
-        if self._has_all_columns:
+        if self._is_created:
             return
         with self._errors("created"):
             try:
@@ -203,12 +201,12 @@ class LedgerTable(LedgerStore):
                     prove_conditional_put(self.uri)
                 if self._table is None and not is_delta(self.uri):
                     self._create()
-                else:
-                    self._add_later_columns()
+                elif self._renewed():
+                    self._table = None
             except CommitFailedError:
                 self._table = None  # another process has just done it
             else:
-                self._has_all_columns = True
+                self._is_created = True
 
     def _create(self) -> None:
         from deltalake import CommitProperties, DeltaTable
@@ -223,33 +221,14 @@ class LedgerTable(LedgerStore):
             storage_options=delta_options(self.uri),
         )
 
-    def _add_later_columns(self) -> None:
-        from deltalake import CommitProperties, Field
-        from deltalake.schema import PrimitiveType
-
-        from jobs.lake.durable_commits import commit_hooks, renew_properties
-
+    def _renewed(self) -> bool:
         table = open_delta(self.uri) if self._table is None else self._table
-        added = [
-            Field(name, PrimitiveType("string"), nullable=True) for name in sorted(LATER_COLUMNS - _columns(table))
-        ]
-        if added:
-            self._table = None  # the next reader opens the table with its new columns
-            table.alter.add_columns(
-                added,
-                commit_properties=CommitProperties(max_commit_retries=0),
-                post_commithook_properties=commit_hooks(self.uri),
-            )
-        if renew_properties(self.uri, table, upkeep.CONFIGURATION, former=upkeep.FORMER):
-            self._table = None
+        return renew_properties(self.uri, table, upkeep.CONFIGURATION, former=upkeep.FORMER)
 
     @override
     def append(self, rows: Sequence[Row]) -> None:
-        import pyarrow as pa
         from deltalake import CommitProperties, write_deltalake
         from deltalake.exceptions import DeltaError
-
-        from jobs.lake.durable_commits import commit_hooks  # readers do not need it
 
         assert self._table is not None, "the ledger calls refresh() before append()"
         table, self._table = self._table, None  # after a failure, the handle may be ahead of the table
@@ -321,14 +300,10 @@ class LedgerTable(LedgerStore):
             raise
 
 
-def _columns(table: "DeltaTable") -> set[str]:
-    return {field["name"] for field in json.loads(table.schema().to_json())["fields"]}
-
-
 def _rows(table: "DeltaTable", path: str) -> list[dict[str, Any]]:
     """Return the rows of a data file. pyarrow.dataset would import pandas, which takes longer than the reading."""
     system, root = file_system(table.table_uri)
-    empty = dict.fromkeys(ledger_schema().names)  # a file that is older than a column does not have it
+    empty = dict.fromkeys(ledger_schema().names)
     with system.open_input_file(place_of(root, path)) as data:
         stored = open_parquet(data).read(use_threads=False)
     # An event uses few of the columns. Those that no event of a commit uses cost more than the others.

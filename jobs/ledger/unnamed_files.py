@@ -7,7 +7,6 @@ has merged remains as well, for a while; the ledger has its events.
 
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from jobs.lake.arrow_types import arrow_table
 from jobs.lake.damage import one_line, table_errors
@@ -16,9 +15,7 @@ from jobs.lake.log_files import place_of
 from jobs.lake.parquet_files import open_parquet
 from jobs.storage import file_system
 from windowlib.errors import LedgerError
-
-if TYPE_CHECKING:
-    import pyarrow.fs as pafs
+from windowlib.libraries import pa, pafs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +40,6 @@ def unnamed_files(uri: str, commits: AbstractSet[str]) -> tuple[UnnamedFile, ...
     `commits` are the ids of all commits of the ledger, which exists.
     Raises LedgerError: the table or its directory cannot be read.
     """
-    import pyarrow.fs as pafs
-
     system, root = file_system(uri)
 
     def unreadable(error: BaseException) -> LedgerError:
@@ -66,8 +61,6 @@ def unnamed_files(uri: str, commits: AbstractSet[str]) -> tuple[UnnamedFile, ...
 
 def _events(system: "pafs.FileSystem", path: str) -> set[tuple[int, str]]:
     """Return the version and the id of the commit of each event of a file; none if it cannot be read."""
-    import pyarrow as pa
-
     try:
         with system.open_input_file(path) as data:
             rows = open_parquet(data).read(columns=["seq", "commit_id"])

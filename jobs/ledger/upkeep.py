@@ -12,6 +12,7 @@ from typing import Final
 
 from jobs.durations import UNIT_MS
 from jobs.lake.delta_tables import commit_path, open_delta, removed_paths
+from jobs.lake.durable_commits import commit_hooks, durable_commits
 from jobs.lake.json_lines import json_lines
 from jobs.storage import names_in, read_bytes, remove_file
 
@@ -38,8 +39,6 @@ def compact(uri: str, *, keep_merged_ms: int = KEEP_MERGED_MS, merged_bytes: int
     """
     from deltalake import CommitProperties
     from deltalake.exceptions import CommitFailedError
-
-    from jobs.lake.durable_commits import commit_hooks, durable_commits  # readers do not need it
 
     table = open_delta(uri)
     try:

@@ -17,7 +17,7 @@ from jobs.ledger.view import LedgerView, StagedRun
 from jobs.orchestration import gating, scheduling
 from jobs.orchestration.backfill_checks import check_chain, check_log_end, form_of
 from jobs.orchestration.dag_leases import RunStateOf, release_ended
-from jobs.orchestration.dag_orders import Order, order_of
+from jobs.orchestration.dag_orders import Order, order_of, read_order
 from jobs.orchestration.deadlines import Checked, Told, look
 from jobs.orchestration.decisions import lake_of, settled_runs, was_settled
 from jobs.orchestration.gating import Gate, settled_elsewhere
@@ -34,6 +34,7 @@ from jobs.planning.lease_keeping import release
 from jobs.planning.readiness import Waiting
 from jobs.planning.request_context import Asked, IfOpen, RequestContext, open_request_context, published_pipeline
 from jobs.publishing.rules import describe_hold
+from jobs.replay.process_memory import share_one_heap
 from jobs.review.metrics import Gauge, gauges
 from jobs.wall_clock import now_ms
 from windowlib.errors import RequestError, SpecError
@@ -66,6 +67,13 @@ class DagRun:
     interval_end: datetime | None = None
     asked_ms: int | None = None
     params: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def who(self) -> str:
+        """The name in the ledger: of the person who has started the DAG run, or its kind."""
+        # Operators start the runs that the schedule needs besides its own, such as one that waits.
+        by = "scheduled" if self.run_type == "operator_triggered" else self.run_type
+        return f"{self.user or by} (Airflow)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,13 +125,8 @@ def plan(
     work = open_request_context(load_file(Path(pipeline_file)), lake_of(lake), now_ms=now_ms)
     if state is not None:
         release_ended(work, state, own=(run.dag_id, run.run_id), own_lease=lease_id(run))
-    # Operators start the runs that the schedule needs besides its own: one that waits, and an automatic restatement.
-    by = "scheduled" if run.run_type == "operator_triggered" else run.run_type
-    who = f"{run.user or by} (Airflow)"
     airflow = airflow or AskAirflow()
-    decision = _settled_meanwhile(work, run) or _decide(
-        kind, work, run=run, who=who, airflow=airflow, is_again=is_again
-    )
+    decision = _settled_meanwhile(work, run) or _decide(kind, work, run=run, airflow=airflow, is_again=is_again)
     match decision:
         case Wait() | Skip():
             return decision
@@ -132,13 +135,31 @@ def plan(
                 decision,
                 pipeline=pipeline_file,
                 lake=work.lake.root,
-                who=who,
+                who=run.who,
                 publish=bool(run.params.get("publish", True)),
                 follow_up=_follow_up(decision.waiting, run),
                 now_ms=now_ms(),
             )
         case _:
             assert_never(decision)
+
+
+def own_order(given: Any, run: DagRun, *, pipeline_file: str, lake: str | None) -> Order:  # noqa: ANN401 - an XCom
+    """Return the order that the plan task of a DAG run has left in XCom.
+
+    Users who start DAG runs may write XComs, too. They choose neither the directory from which a worker imports users'
+    functions, nor a lake, nor a name in the ledger.
+    Raises RequestError: it is not an order, or not one for this pipeline file, this lake and the person of the run.
+    """
+    order = read_order(given)
+    own = {"pipeline file": (order.pipeline, pipeline_file), "lake": (order.lake, lake_of(lake).root)}
+    for name, (ordered, expected) in (own | {"person": (order.who, run.who)}).items():
+        if ordered != expected:
+            raise RequestError(
+                f"the order of the plan task is for the {name} {shortened(ordered)}, and this DAG run is for "
+                f"{expected}; if that has changed since, clear the plan task and the tasks after it"
+            )
+    return order
 
 
 def places(order: Order) -> tuple[str, str]:
@@ -159,7 +180,6 @@ def replay(order: Order, *, on_progress: Callable[[Progress], None] | None = Non
     `on_progress` is called before and after each chunk.
     Raises HindcastError: the replay failed. The same order continues after the last staged slice.
     """
-    from jobs.replay.process_memory import share_one_heap
     from jobs.replay.replayer import spark_replayer
 
     share_one_heap()
@@ -186,11 +206,13 @@ def publish(order: Order, *, publisher: str | None = None) -> Published:
     Raises RequestError: publication was refused, and waiting does not help.
     """
     work = order.context(now_ms)
-    if not order.publish:
-        release(work, order.opened)
-        return Published(is_published=False, why="staged, not published, as the run's parameters ask")
     view = work.ledger.view()
     request = view.requests.get(order.request_id)
+    is_candidate = request is not None and request.is_candidate and request.is_open
+    if is_candidate or not order.publish:
+        release(work, order.opened)
+        why = "a person promotes a candidate after its comparison" if is_candidate else "as the run's parameters ask"
+        return Published(is_published=False, why=f"staged, not published, {why}")
     settled = None if request is None else settled_elsewhere(view, request)
     if settled is not None:
         return Published(is_published=False, why=settled)
@@ -268,11 +290,9 @@ def _follow_up(waiting: Waiting | None, run: DagRun) -> str | None:
     return f"{own}{number}_{lease_id(run)[:8]}" if number <= MOST_WAITS else None
 
 
-def _decide(
-    kind: Kind, work: RequestContext, *, run: DagRun, who: str, airflow: AskAirflow, is_again: bool
-) -> Decision:
+def _decide(kind: Kind, work: RequestContext, *, run: DagRun, airflow: AskAirflow, is_again: bool) -> Decision:
     if kind == "backfill":
-        asked = _asked(work, run=run, who=who)
+        asked = _asked(work, run)
         plan_it = scheduling.plan_by_hand if run.params.get("request") is None else plan_request
         return plan_it(work, asked=asked)
     if run.params:
@@ -286,18 +306,18 @@ def _decide(
         return plan_backfill_interval(
             work,
             interval_ms=(_ms(run.interval_start), _ms(run.interval_end)),
-            who=who,
+            who=run.who,
             lease_id=lease_id(run),
             origin=_origin(run),
             airflow=airflow,
         )
     # Only a run of a cron schedule has an interval that counts. Other runs take all slices that are over now.
     until_ms = _ms(run.interval_end) if run.run_type == "scheduled" else work.ledger.now_ms()
-    told = propose_changes(work, who=who)
+    told = propose_changes(work, who=run.who)
     decision = scheduling.plan_scheduled(
-        work, interval_end_ms=until_ms, who=who, lease_id=lease_id(run), origin=_origin(run), events=airflow.events
+        work, interval_end_ms=until_ms, who=run.who, lease_id=lease_id(run), origin=_origin(run), events=airflow.events
     )
-    repairs = propose_repairs(work, who=who, is_again=is_again)
+    repairs = propose_repairs(work, who=run.who, is_again=is_again)
     return replace(decision, changes=(*told.sentences, *repairs), proposal=told.request_id or "")
 
 
@@ -317,9 +337,9 @@ def _origin(run: DagRun) -> DagRunOrigin:
     return DagRunOrigin(dag_id=run.dag_id, run_id=run.run_id, slice_ids=())
 
 
-def _asked(work: RequestContext, *, run: DagRun, who: str) -> Asked:
+def _asked(work: RequestContext, run: DagRun) -> Asked:
     form = form_of(work, run.params, now_ms=work.ledger.now_ms())
-    asked = form.asked(who=who, lease_id=lease_id(run), origin=_origin(run))
+    asked = form.asked(who=run.who, lease_id=lease_id(run), origin=_origin(run))
     if form.request is not None:
         return asked
     if form.publish:

@@ -7,7 +7,7 @@ in both. That is compared, not assumed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from jobs.durations import human_duration
 from jobs.lake.checkpoint_rows import read_checkpoint
@@ -26,11 +26,9 @@ from jobs.publishing.chain_rules import greater_repairs, lateness_ms
 from jobs.reading.stored_tables import spec_of
 from jobs.runs import CheckpointRef, Slice, WarmUp
 from windowlib.errors import LogError, RequestError, SpecError
+from windowlib.libraries import np, pa, pc
 from windowlib.records import tables
 from windowlib.records.row_ids import IdSum
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _NO_ROWS: Final = IdSum().digest()
 _STATE_COLUMNS: Final = ("window_end_ms", "edge_count", "fired_count", "is_orphan", tables.ROW_ID)
@@ -193,9 +191,6 @@ def _digests(run: StagedRun) -> Mapping[str, str]:
 
 def _check_states(work: RequestContext, repaired: StagedRun, own: StagedRun, *, request: Request) -> None:
     """Compare the windows that are open in the chain at the end of the range with those of the repair."""
-    import numpy as np
-    import pyarrow.compute as pc
-
     if own.result.watermark_ms is None:
         return
     margin_ms = reach_of_late(work).margin_ms - lateness_ms(work.pipeline)
@@ -218,8 +213,6 @@ def _check_states(work: RequestContext, repaired: StagedRun, own: StagedRun, *, 
 
 
 def _windows(work: RequestContext, checkpoint: CheckpointRef) -> "pa.Table":
-    import pyarrow.compute as pc
-
     rows = read_checkpoint(
         lambda name: work.lake.table(work.pipeline.name, name),
         checkpoint.attempts,

@@ -20,6 +20,7 @@ from jobs.reading.stored_rows import StoredRuns
 from jobs.reading.stored_tables import spec_of
 from jobs.runs import Slice
 from windowlib.errors import InvariantBroken, RequestError, SpecError
+from windowlib.libraries import pa
 from windowlib.records import tables
 from windowlib.records.row_ids import IdSum
 from windowlib.windows.reach import Reach, reach_of
@@ -239,8 +240,6 @@ class _LateRow:
 
 def _late_rows(work: RequestContext, view: LedgerView, run: StagedRun, *, margin_ms: int) -> Iterator[_LateRow]:
     """Yield the late records of a run that have missed windows. `margin_ms` is that of the windows without lateness."""
-    import pyarrow as pa
-
     from jobs.reading.plain_values import column_values
 
     if run.result.digests.get(tables.LATE_RECORDS, _NO_ROWS) == _NO_ROWS:

@@ -265,6 +265,7 @@ def _adopt(work: RequestContext, request_id: str, current: Plan) -> None:
     A run that readers see is recorded only if the request has another run of the same slice. If the chain of the
     request begins with a run that another request has staged inside its own chain, the event tells it. An own run that
     is older than the published one, and current again (the newer records were erased), is recorded as seen now.
+    A complete repair has left out its runs with the rows of the chain, so it takes none.
     """
 
     def is_start(view: LedgerView, run: StagedRun) -> bool:
@@ -277,7 +278,7 @@ def _adopt(work: RequestContext, request_id: str, current: Plan) -> None:
     def decide(view: LedgerView) -> Sequence[LedgerEvent]:
         request = view.requests[request_id]
         runs = request.runs
-        if not request.is_open:
+        if not request.is_open or (request.is_repair and request.is_complete):
             return []
         return [*_seen_again(view, request, current)] + [
             LedgerEvent(

@@ -222,17 +222,19 @@ def newly_shown(view: LedgerView, request: Request) -> dict[str, str]:
 def ended_repairs(view: LedgerView, names: Iterable[str]) -> list[str]:
     """Return the slices of the repairs that end if readers see other runs of the chain at some slices.
 
-    The slices of a repair were computed together. If one of them gets another run of the chain, readers see the runs of
-    the chain at the others, too, and at those of repairs whose ranges touch it.
+    The slices of a repair, and of its warm-up, were computed together. If one of them gets another run of the chain,
+    readers see the runs of the chain at all slices of the repair, and at those of repairs whose ranges touch it.
     """
-    ended = {name for name in names if is_of_repair(view, name)}
-    spans = [(view.slices[name].start_ms, view.slices[name].end_ms) for name in ended]
-    requests = view.requests.values() if ended else ()  # a view decodes the requests that are asked for
+    requests = view.requests.values() if view.repairs else ()  # a view decodes the requests that are asked for
     repairs = [other for other in requests if other.is_repair and _is_visible(view, other)]
-    while touching := [other for other in repairs if any(_touches(other, span) for span in spans)]:
-        repairs = [other for other in repairs if other not in touching]
-        spans = [(other.from_ms or 0, other.to_ms or 0) for other in touching]
-        ended |= {name for other in touching for name in other.runs if is_of_repair(view, name)}
+    changed = [view.slices[name] for name in names if repairs and name in view.slices]
+    ending = [other for other in repairs if any(_has_read(other, slice_) for slice_ in changed)]
+    ended = set[str]()
+    while ending:
+        ended |= {name for other in ending for name in other.runs if is_of_repair(view, name)}
+        repairs = [other for other in repairs if other not in ending]
+        spans = [(other.from_ms or 0, other.to_ms or 0) for other in ending]
+        ending = [other for other in repairs if any(_touches(other, span) for span in spans)]
     return sorted(ended)
 
 
@@ -243,6 +245,11 @@ def judged_runs(view: LedgerView, request: Request) -> dict[str, str]:
 
 def _is_visible(view: LedgerView, repair: Request) -> bool:
     return any(view.published.get(name) == run_id and is_of_repair(view, name) for name, run_id in repair.runs.items())
+
+
+def _has_read(repair: Request, slice_: Slice) -> bool:
+    first_ms = repair.from_ms if repair.warm_up is None else repair.warm_up.first.start_ms
+    return (first_ms or 0) < slice_.end_ms and slice_.start_ms < (repair.to_ms or 0)
 
 
 def _touches(repair: Request, span: tuple[int, int]) -> bool:

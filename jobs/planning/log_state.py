@@ -10,8 +10,10 @@ from jobs.lake.damage import log_errors
 from jobs.lake.event_log import PinnedLog
 from jobs.lake.known_log import KnownLog
 from jobs.lake.lake import Lake
+from jobs.lake.store import check_columns
 from jobs.ledger.seen_log import known_log
 from jobs.ledger.view import LedgerView
+from jobs.pipeline.log_schema import input_columns
 from jobs.pipeline.look_back import look_back
 from jobs.pipeline.models.log import PartitionType
 from jobs.pipeline.models.pipeline import Pipeline
@@ -24,6 +26,7 @@ from jobs.runs import LogCoordinates, Slice
 from jobs.storage import file_system
 from windowlib.errors import SpecError
 from windowlib.records.column_types import spell_type
+from windowlib.records.tables import window_outputs
 
 if TYPE_CHECKING:
     from jobs.planning.state_columns import StateGate
@@ -128,9 +131,6 @@ def _refuse_widened(pipeline: Pipeline, lake: Lake, pinned: PinnedLog) -> None:
     A plan imports no functions of users. Of a pipeline with functions, only the keys are compared.
     """
     from jobs.engine.window_spec import engine  # few logs need it
-    from jobs.lake.store import check_columns
-    from jobs.pipeline.log_schema import input_columns
-    from windowlib.records.tables import window_outputs
 
     columns = input_columns(pipeline, pinned.columns)
     keys = {name: columns[name] for name in pipeline.log.key_columns}

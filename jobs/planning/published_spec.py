@@ -4,12 +4,14 @@ The ledger stores the pipeline of each request, and not the code of its function
 upgrade of Hindcast that computes other rows or refuses the spec, it is lost: nothing may be computed in its name.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import replace
+from itertools import takewhile
 from typing import Final
 
 from jobs.engine.fingerprints import spec_fingerprint
 from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
+from jobs.pipeline.log_schema import validate_against_schema
 from jobs.pipeline.models.log import SliceGrammar
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning.chains import CODE_CHANGED, adoption, begins_chain
@@ -44,6 +46,16 @@ def replaced_since(view: LedgerView, request: Request, *, end_ms: int | None) ->
         if (first_ms or 0) <= view.slices[slice_id].start_ms < (end_ms or 0)
         and view.chain_run_id(then.get(slice_id, "")) != view.chain_run_id(run_id)
     )
+
+
+def of_other_spec_since(view: LedgerView, seq: int, names: Iterable[str], *, spec: str) -> tuple[str, ...]:
+    """Return those of some slices of which the published chain got a run of another spec after a ledger version."""
+    since = takewhile(lambda past: past.seq > seq, reversed(view.publications))
+    shown = {name for past in since for name in past.changes}.intersection(names)
+    runs = {name: view.chain_run_id(id_) for name, id_ in view.published.items() if name in shown}
+    other = {name: id_ for name, id_ in runs.items() if view.past_run(id_).result.spec_fingerprint != spec}
+    then = view.published_at(seq) if other else {}
+    return tuple(name for name, id_ in other.items() if view.chain_run_id(then.get(name, "")) != id_)
 
 
 def why_replaced(view: LedgerView, repair: Request) -> str:
@@ -113,7 +125,6 @@ def why_uncomputable(work: RequestContext, spec: str) -> str:
         return CODE_CHANGED
     if work.pipeline.functions():
         return ""
-    from jobs.pipeline.log_schema import validate_against_schema
     from jobs.planning.event_times import log_engine  # imports Arrow, and most commands compile nothing
 
     refusing = "the log does not fit"

@@ -24,6 +24,7 @@ from jobs.planning.request_context import RequestContext
 from jobs.runs import Slice
 from jobs.storage import file_system
 from windowlib.errors import RangeError
+from windowlib.libraries import pafs
 
 _WEEK_MS = 7 * UNIT_MS["d"]
 
@@ -375,8 +376,6 @@ def _evidence(work: RequestContext, view: LedgerView, *, log: LogState, events: 
 
 def marker_exists(place: str) -> bool:
     """Return whether a marker file exists. `place` is a path or a URI."""
-    import pyarrow.fs as pafs
-
     if "://" not in place:
         return Path(place).exists()
     system, name = file_system(place)

@@ -14,7 +14,7 @@ from jobs.ledger.events import EventKind, LedgerEvent, closed_event
 from jobs.ledger.leases import HANDOVER_MS, LEASE_MS, Holder, IsAlive, Lease, is_alive, this_process
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.looks import changes_details
-from jobs.ledger.provenance import DagRunOrigin, origin_details
+from jobs.ledger.provenance import DagRunOrigin, comment_details, origin_details
 from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState
 from jobs.pipeline.files import pipeline_from_json, pipeline_to_json
 from jobs.pipeline.models.pipeline import Pipeline
@@ -241,7 +241,7 @@ def open_request(work: RequestContext, asked: Asked, *, make_room: MakeRoom = la
     An open request with the same content and no holder is resumed. A request of kind `airflow-backfill` is shared: an
     open one of the same spec is used even while others work on it. If an earlier try of the DAG run has left an empty
     request with other content, that one is closed. `make_room` is called if a new request is opened, and its events are
-    part of the same commit.
+    part of the same commit. A reason with which another request is continued becomes a comment on it.
     Raises RequestError: the request with the given id is not open any more, or `make_room` refuses.
     """
     lease_id = asked.own_lease or work.new_id()
@@ -265,10 +265,22 @@ def open_request(work: RequestContext, asked: Asked, *, make_room: MakeRoom = la
         events = [closed_event(request.request_id, why, who=asked.who, by=chosen) for request in left]
         if not fitting:
             events += [*make_room(view, chosen), requested_event(work, asked, request_id=chosen)]
+        else:
+            events += _further_reason(work, view.requests[fitting], asked)
         return [*events, leased_event(work, Opened(request_id=chosen, lease_id=lease_id), origin=asked.origin)]
 
     work.ledger.write(decide)
     return Opened(request_id=chosen, lease_id=lease_id)
+
+
+def _further_reason(work: RequestContext, request: Request, asked: Asked) -> Sequence[LedgerEvent]:
+    """Return the comment that stores the reason with which a request is continued; none if it is stored already."""
+    is_given = asked.origin is None or asked.request_id is None  # else the DAG run repeats a part of the own reason
+    if not (is_given and asked.reason) or asked.reason in {request.reason, *(note.text for note in request.comments)}:
+        return []
+    details = comment_details(work.new_id(), assignee=None)
+    note = LedgerEvent(kind=EventKind.NOTE, request_id=request.request_id, who=asked.who, reason=asked.reason)
+    return [replace(note, details=details)]
 
 
 def _new_id(work: RequestContext, view: LedgerView, asked: Asked) -> str:

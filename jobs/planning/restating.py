@@ -15,15 +15,7 @@ from jobs.ledger.looks import looked_event
 from jobs.ledger.view import LedgerView, Request, RequestKind
 from jobs.pipeline.models.restate import RestateGrammar
 from jobs.pipeline.slices import show_ms, slice_grid, slices_between
-from jobs.planning.assessing import (
-    Assessed,
-    Restating,
-    assess,
-    is_for,
-    is_wanted,
-    restate_rule,
-    waits_for,
-)
+from jobs.planning.assessing import Assessed, Restating, assess, is_for, is_wanted, restate_rule, waits_for
 from jobs.planning.changed_slices import ChangedSlice, changed_slices, in_words, look_at_log
 from jobs.planning.published_spec import LOST, chain_ends, why_not_replayed
 from jobs.planning.request_context import (
@@ -168,11 +160,7 @@ def up_to_head(work: RequestContext, request_id: str) -> Request:
         if first is None or ends[first].end_ms <= request.to_ms:
             return []
         asked = Asked(
-            from_ms=request.from_ms,
-            to_ms=ends[first].end_ms,
-            who=request.who,
-            reason=request.reason,
-            kind=request.kind,
+            from_ms=request.from_ms, to_ms=ends[first].end_ms, who=request.who, reason=request.reason, kind=request.kind
         )
         extended = requested_event(work, asked, request_id=request_id, changes=request.changes)
         own_spec = {**extended.details, "spec": request.spec_json}

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from jobs.lake.arrow_sql import query
 from jobs.lake.plain_table import PlainTable
@@ -10,10 +9,8 @@ from jobs.lake.row_filter import RowFilter
 from jobs.ledger.view import StagedRun
 from jobs.reading.published import BOUNDS, quote_duckdb, read_published
 from jobs.reading.stored_rows import StoredRuns
+from windowlib.libraries import pa, pc
 from windowlib.records.tables import WINDOW_OUTPUTS
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _START = BOUNDS[0]
 
@@ -31,8 +28,6 @@ class AffectedWindows:
 
         Raises StoreError: a file cannot be read, or the rows differ from those that were written.
         """
-        import pyarrow as pa
-
         match = (*keys, *BOUNDS)
         parts = [
             pa.Table.from_batches([batch]).select(match).group_by([*match]).aggregate([])
@@ -58,8 +53,6 @@ class AffectedWindows:
         return self._joined([rows], "ANTI") if self.windows.num_rows else rows
 
     def _joined(self, parts: "Sequence[pa.Table]", how: str) -> "pa.Table":
-        import pyarrow as pa
-
         filled = [part for part in parts if part.num_rows]
         if not filled:
             return pa.table({"slice_id": pa.array([], pa.string())})
@@ -72,9 +65,6 @@ class AffectedWindows:
 
     def _around(self) -> Iterator[RowFilter]:
         """Yield filters that choose these windows and others between them, each once. A global window has no start."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         if not self.windows.num_rows:
             return
         starts = self.windows[_START]

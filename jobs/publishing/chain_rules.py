@@ -20,6 +20,7 @@ from jobs.planning.plan import of_other_cut_between
 from jobs.planning.published_spec import (
     FORMER_SPEC,
     is_of_former_spec,
+    of_other_spec_since,
     replaced_since,
     was_begun_fresh,
     why_not_replayed,
@@ -155,6 +156,21 @@ def of_other_chain(work: RequestContext, view: LedgerView, request: Request) -> 
         f"{request.request_id} would undo. Run `hindcast repair {work.pipeline.name} --run` again"
     )
     return Obstacle(why, greater)
+
+
+def of_undone_spec(work: RequestContext, view: LedgerView, request: Request) -> Obstacle | None:
+    """Refuse a request that would undo what another spec has published since it was opened, such as an adoption."""
+    spec, seq = request.spec_fingerprint, request.opened_seq
+    undone = () if request.is_repair else of_other_spec_since(view, seq, request.runs, spec=spec)
+    if not undone:
+        return None
+    name, request_id = work.pipeline.name, request.request_id
+    why = (
+        f"readers got runs of another spec of {listed(undone)} since request {request_id} was opened, and its "
+        f"publication would take them back. Only a person publishes it, by `hindcast publish {name} --request "
+        f"{request_id}`, or cancels it, by `hindcast cancel {name} --request {request_id} --reason …`"
+    )
+    return Obstacle(why, undone)
 
 
 def of_changed_warm_up(view: LedgerView, request: Request) -> Obstacle | None:

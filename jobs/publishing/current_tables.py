@@ -10,7 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from jobs.lake.damage import ADVICE, reading, refuse_outage
+from jobs.lake.durable_commits import sync_newest
 from jobs.lake.lake import CURRENT
+from jobs.lake.store import table_columns
 from jobs.ledger.publications import PublicationId, newest_id
 from jobs.planning.request_context import RequestContext
 from jobs.storage import names_in
@@ -97,7 +99,6 @@ def _names(work: RequestContext) -> tuple[str, ...]:
 
 def _current(work: RequestContext, table: str) -> Current:
     from jobs.lake.plain_table import open_plain
-    from jobs.lake.store import table_columns
 
     uri = work.lake.table(work.pipeline.name, f"{CURRENT}{table}")
     plain, problem = None, ""
@@ -125,7 +126,6 @@ def move_current_tables(work: RequestContext) -> None:
     """
     if not _names(work):
         return
-    from jobs.lake.durable_commits import sync_newest  # readers do not need it
     from jobs.publishing.table_move import move_table  # imports Arrow
 
     errors: list[HindcastError] = []

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from jobs.ledger.provenance import Decided
+from jobs.ledger.publications import Publication
 from jobs.ledger.view import LedgerView, Request, StagedRun
 from jobs.pipeline.slices import show_instant
 from jobs.plain_text import counted, escaped
-from jobs.publishing.stop_reasons import stop_reasons
+from jobs.planning.chains import newly_shown
+from jobs.publishing.stop_reasons import listed, stop_reasons
 from jobs.runs import Verdict
 from windowlib.errors import RequestError
 
@@ -56,6 +58,20 @@ def check_seen_request(view: LedgerView, request_id: str, by: By) -> None:
         raise _outdated(by, changes)
 
 
+def check_seen_readers(view: LedgerView, request: Request, by: By) -> None:
+    """Check that readers see what the person saw of the slices of which the publication of a request shows other runs.
+
+    Raises OutdatedDecision: a publication or a rollback has shown another run of one of them.
+    """
+    if by.seen is None:
+        return
+    before = by.seen.published
+    moved = [name for name in newly_shown(view, request) if before.get(name) != view.published.get(name)]
+    if moved:
+        newest = next(past for past in reversed(view.publications) if {*past.changes} & {*moved})
+        raise _outdated(by, [f"readers see other runs of {listed(moved)}, because {_made(newest)}"])
+
+
 def check_seen_run(view: LedgerView, run_id: str, by: By) -> None:
     """Check that a run is as the person saw it.
 
@@ -77,12 +93,8 @@ def check_seen_chain(view: LedgerView, by: By) -> None:
         return
     changes = [_told(decided) for decided in _decided_since(view, by) if decided.request_id is None]
     told = {decided.seq for decided in _decided_since(view, by) if decided.request_id is None}
-    for publication in view.publications:
-        if publication.seq > by.seen.version and publication.seq not in told:
-            what = f"rolled publication {publication.undoes} back" if publication.is_rollback else "published"
-            changes.append(
-                f"{publication.who} {what} at {show_instant(publication.at_ms)} (publication {publication.seq})"
-            )
+    later = (past for past in view.publications if past.seq > by.seen.version and past.seq not in told)
+    changes += map(_made, later)
     if changes:
         raise _outdated(by, changes)
 
@@ -92,6 +104,11 @@ def _decided_since(view: LedgerView, by: By) -> Iterator[Decided]:
     for decided in view.decisions.values():
         if decided.seq > by.seen.version and decided.decision_id != by.decision_id:
             yield decided
+
+
+def _made(publication: Publication) -> str:
+    what = f"rolled publication {publication.undoes} back" if publication.is_rollback else "published"
+    return f"{publication.who} {what} at {show_instant(publication.at_ms)} (publication {publication.seq})"
 
 
 def _told(decided: Decided) -> str:

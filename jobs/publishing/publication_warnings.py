@@ -9,16 +9,18 @@ from jobs.plain_text import counted
 from jobs.planning.chains import run_before
 from jobs.planning.plan import Plan
 from jobs.publishing.rules import told_end_of_repairs
+from jobs.publishing.stop_reasons import listed
 from jobs.runs import EMPTY_STATE
 from windowlib.errors import HindcastError
+from windowlib.libraries import pc
 from windowlib.records.tables import WINDOW_STATE
 
 _OF_STATE = ("window_end_ms", "edge_count", "fired_count", "is_orphan")
 
 
 def publication_warnings(lake: Lake, view: LedgerView, planned: Plan) -> tuple[str, ...]:
-    """Return a sentence for a chain that begins anew inside the published one, and one for repairs that would end."""
-    return (*_fresh_border(lake, view, planned), *_ended_repairs(view, planned))
+    """Return sentences on a chain that begins anew inside the published one, a former spec, and repairs that end."""
+    return (*_fresh_border(lake, view, planned), *_former_spec(view, planned), *_ended_repairs(view, planned))
 
 
 def _fresh_border(lake: Lake, view: LedgerView, planned: Plan) -> Iterator[str]:
@@ -40,6 +42,21 @@ def _fresh_border(lake: Lake, view: LedgerView, planned: Plan) -> Iterator[str]:
     )
 
 
+def _former_spec(view: LedgerView, planned: Plan) -> Iterator[str]:
+    """Yield which slices readers would see by runs that they saw before another spec was published."""
+    runs = {step.slice.slice_id: step.valid_run for step in planned.range if not step.is_published}
+    valid = {name: run.result.run_id for name, run in runs.items() if run is not None}
+    before = {run_id for past in view.publications for run_id in past.changes.values()} if valid else set()
+    shown = {name: view.published_chain_run(name) for name, run_id in valid.items() if run_id in before}
+    spec = planned.spec_fingerprint
+    again = [name for name, run in shown.items() if run is not None and run.result.spec_fingerprint != spec]
+    if again:
+        yield (
+            f"readers see {listed(again)} by another spec, which was published after that of this pipeline file. If "
+            "the run publishes, it takes that spec back"
+        )
+
+
 def _waiting_windows(lake: Lake, pipeline: str, run: StagedRun) -> int | None:
     """Return how many windows have records that no pane has after a run; None if its state is not stored."""
     if run.checkpoint_removal is not None:
@@ -50,8 +67,6 @@ def _waiting_windows(lake: Lake, pipeline: str, run: StagedRun) -> int | None:
         )
     except HindcastError:  # the run that starts from this state tells it
         return None
-    import pyarrow.compute as pc
-
     if not rows.num_rows or "edge_count" not in rows.column_names:
         return 0
     is_orphan = rows["is_orphan"].fill_null(False)  # noqa: FBT003 - the value that replaces a null

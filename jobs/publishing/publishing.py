@@ -16,7 +16,7 @@ from jobs.planning.published_spec import FORMER_SPEC
 from jobs.planning.request_context import Opened, RequestContext, covers, is_live, request_in, with_cut_of
 from jobs.publishing.current_tables import move_current_tables
 from jobs.publishing.judging import MAX_TRIES, is_due, judge_request
-from jobs.publishing.optimistic_check import By, OutdatedDecision, check_seen_request
+from jobs.publishing.optimistic_check import By, OutdatedDecision, check_seen_readers, check_seen_request
 from jobs.publishing.rules import PublicationAttempt, changed_slices, has_equal_rows, judge_publication, other_holders
 from jobs.publishing.stop_reasons import listed
 from jobs.runs import SHOWN_DIGITS, RunResult, Slice
@@ -67,6 +67,7 @@ def publish_events(
         events = [_told_event(own, by)] if by.tells and own.told_by is None else []
         return replace(attempt, changed=changed_slices(view, own)), events
     check_seen_request(view, request_id, by)
+    check_seen_readers(view, request, by)
     if request.state is RequestState.CLOSED and not attempt.is_seen_already:
         raise RequestError(
             f"request {request_id} of pipeline {work.pipeline.name} is closed: {request.failure}; make a new one"
@@ -229,8 +230,10 @@ def _settles(work: RequestContext, view: LedgerView, request: Request, *, other:
 
     That is so if readers then see each slice of `other` by the rows and the spec of its own run, or by a run that a
     later request has made. Equal rows of another spec do not settle it: the spec of `other` is not published then.
+    Neither does a late repair settle a request of the chain, whose runs it leaves as they are.
     """
-    if other.request_id == request.request_id or is_live(work, other):
+    is_beside = request.is_repair and not other.is_repair
+    if is_beside or other.request_id == request.request_id or is_live(work, other):
         return False
     work = with_cut_of(work, other)
     if other.from_ms is None or other.to_ms is None:
@@ -244,6 +247,7 @@ def _settles(work: RequestContext, view: LedgerView, request: Request, *, other:
         for publication in view.standing
         for slice_id in names.intersection(publication.changes)
         if (maker := view.requests.get(publication.request_id or "")) is not None
+        and (other.is_repair or not maker.is_repair)
     }
 
     def is_settled(slice_: Slice) -> bool:

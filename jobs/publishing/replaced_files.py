@@ -49,10 +49,7 @@ def replaced_files(
     unneeded |= expired | {file.path for file in _unneeded(work, cached, since_ms=limit_ms)}
     whole = files.listed_below(left)
     young = {file.table for file in whole if file.modified_ms > limit_ms}
-    return (
-        *(file for file in listed if file.path in unneeded),
-        *(file for file in whole if file.table not in young),
-    )
+    return (*(file for file in listed if file.path in unneeded), *(file for file in whole if file.table not in young))
 
 
 def _unneeded(work: RequestContext, cached: Sequence[LeftoverFile], *, since_ms: int) -> list[LeftoverFile]:

@@ -25,6 +25,7 @@ from jobs.publishing.chain_rules import (
     of_former_spec,
     of_other_chain,
     of_other_cut,
+    of_undone_spec,
     outdated,
     run_of_former_spec,
 )
@@ -98,7 +99,11 @@ def judge_publication(
         or _not_promotable(work, view, request)
         or _broken_chain(work, view, request)
         or _unjudged(work, view, request)
-        or (None if lease_id is None else _unverified(work, view, request))  # a person has looked
+        or (
+            None  # a person has looked
+            if lease_id is None
+            else of_undone_spec(work, view, request) or _unverified(work, view, request)
+        )
     )
     if held is not None:
         return PublicationAttempt(
@@ -113,6 +118,14 @@ def judge_publication(
         for slice_id, run_id in unseen.items()
         if _digests(view, view.published.get(slice_id)) != _digests(view, run_id)
     )
+    why = _effect(work, view, request, unseen=unseen)
+    return PublicationAttempt(
+        request_id=request.request_id, is_published=True, why=why, slices=tuple(unseen), changed=changed
+    )
+
+
+def _effect(work: RequestContext, view: LedgerView, request: Request, *, unseen: Mapping[str, str]) -> str:
+    """Return what a publication does, in words. `unseen` maps the slices of which it shows other runs to these."""
     why = f"{counted(len(unseen), 'slice')} published together"
     if seen := request.runs.keys() - unseen.keys():
         why += f"; readers saw the other {len(seen)} of the request before"
@@ -122,9 +135,9 @@ def judge_publication(
     if is_lost(work, request):
         name = work.pipeline.name
         why += f"; they are of code that has changed since: `hindcast status {name}` tells how the chain goes on"
-    return PublicationAttempt(
-        request_id=request.request_id, is_published=True, why=why, slices=tuple(unseen), changed=changed
-    )
+    if undone := of_undone_spec(work, view, request):
+        why += f"; it takes back what readers got of {listed(undone.slices)} by another spec since it was opened"
+    return why
 
 
 def publication_effect(work: RequestContext, view: LedgerView, request: Request) -> tuple[bool, str]:

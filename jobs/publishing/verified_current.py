@@ -15,13 +15,12 @@ from jobs.reading.selection import Selection
 from jobs.reading.stored_rows import Finding
 from windowlib.columnar.hashing import row_hashes
 from windowlib.errors import StoreError
+from windowlib.libraries import pa
 from windowlib.records.row_ids import IdSum
 from windowlib.records.xxh64 import SEED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-
-    import pyarrow as pa
 
 
 def verify_current_tables(work: RequestContext, *, moving: bool = False) -> "Iterator[Finding]":
@@ -65,8 +64,6 @@ def _difference(work: RequestContext, current: Current) -> str | None:
 
 
 def _blocks(plain: PlainTable) -> "Iterator[pa.Table]":
-    import pyarrow as pa
-
     with reading(plain.uri):
         yield from (pa.Table.from_batches([batch]) for batch in plain.dataset().to_batches())
 

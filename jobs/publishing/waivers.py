@@ -17,7 +17,13 @@ from jobs.planning.chains import judged_runs
 from jobs.planning.request_context import RequestContext
 from jobs.publishing.decisions import checked_reason, open_request_of, was_made
 from jobs.publishing.judging import is_due
-from jobs.publishing.optimistic_check import By, OutdatedDecision, check_seen_request, check_seen_run
+from jobs.publishing.optimistic_check import (
+    By,
+    OutdatedDecision,
+    check_seen_readers,
+    check_seen_request,
+    check_seen_run,
+)
 from jobs.publishing.rules import judge_publication
 from jobs.publishing.stop_reasons import describe_run, describe_stop, stopping_runs
 from jobs.publishing.suite_rule import of_other_suite
@@ -121,6 +127,7 @@ def waive_events(
         seen.add(waiver.slice_id)
         events.append(_waived_event(work, view, waiver, by=by, request_id=request_id))
     if all_of_it and request_id is not None:
+        check_seen_readers(view, view.requests[request_id], by)
         _check_rest(view, view.requests[request_id], waived=seen)
     return events
 

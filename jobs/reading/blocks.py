@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from jobs.lake.filtered_files import time_cuts
 from jobs.lake.lake import Lake
@@ -13,18 +12,14 @@ from jobs.reading.selection import Selection
 from jobs.reading.stored_rows import StoredRuns, run_attempt
 from jobs.reading.stored_tables import reader_columns
 from windowlib.columnar.arrow import arrow_type
+from windowlib.libraries import pa
 from windowlib.records.tables import WINDOW_OUTPUTS
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 BLOCK_ROWS = 250_000
 
 
 def published_schema(lake: Lake, pipeline: str, wanted: Selection, *, view: LedgerView) -> "pa.Schema":
     """Return the columns that `published_blocks` returns."""
-    import pyarrow as pa
-
     hidden = HIDDEN if wanted.table == WINDOW_OUTPUTS else ()
     stored = reader_columns(lake, pipeline, wanted.table, view=view)
     names = wanted.columns or [name for name in stored if name not in hidden]
@@ -45,8 +40,6 @@ def published_blocks(
         StoreError: a file cannot be read, or the rows differ from those that were written. Blocks may have been
             returned before, so a caller shows nothing before the last one.
     """
-    import pyarrow as pa
-
     chosen = wanted.checked(lake, pipeline, view)
     schema = published_schema(lake, pipeline, wanted, view=view)
     runs = published_runs(view)

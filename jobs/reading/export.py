@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 from jobs.lake.parquet_files import parquet_writer
@@ -16,9 +16,7 @@ from jobs.plain_text import escaped_json
 from jobs.reading.plain_values import column_values, plain
 from jobs.storage import is_remote
 from windowlib.errors import RequestError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from windowlib.libraries import pa
 
 
 class Format(Enum):
@@ -117,7 +115,6 @@ def _write_parquet(place: Path, blocks: "Iterable[pa.Table]", schema: "pa.Schema
 
 
 def _write_csv(place: Path, blocks: "Iterable[pa.Table]", schema: "pa.Schema", *, notes: Mapping[str, str]) -> None:  # noqa: ARG001 - CSV stores no notes
-    import pyarrow as pa
     from pyarrow import csv
 
     plain_fields = [field.with_type(pa.string()) if _is_nested(field.type) else field for field in schema]
@@ -142,6 +139,4 @@ def _write_delta(place: Path, blocks: "Iterable[pa.Table]", schema: "pa.Schema",
 
 
 def _is_nested(kind: "pa.DataType") -> bool:
-    import pyarrow as pa
-
     return bool(pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind))

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from jobs.lake.table_files import Attempt
+from windowlib.libraries import pa, pc
 from windowlib.records import tables
 from windowlib.records.row_ids import IdSum
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from numpy.typing import NDArray
 
 
@@ -28,8 +28,6 @@ def id_sums(rows: "pa.Table") -> dict[Attempt, IdSum | None]:
 
 def removed_ids(rows: "pa.Table") -> dict[str, IdSum]:
     """Return the sums of the removed ids by table, from rows of `state_removals`."""
-    import pyarrow.compute as pc
-
     sums = {}
     for name in tables.INCREMENTAL_TABLES:
         own = rows.filter(pc.equal(rows["table_name"], name))
@@ -39,9 +37,6 @@ def removed_ids(rows: "pa.Table") -> dict[str, IdSum]:
 
 def _numbered_attempts(rows: "pa.Table") -> "tuple[list[Attempt], NDArray[np.int64]]":
     """Return the different attempts of some rows, and for each row the number of its attempt."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     slices, attempts = (pc.fill_null(rows[name].cast(pa.string()), "") for name in tables.PARTITION_COLUMNS)
     slices, attempts = (column.combine_chunks().dictionary_encode() for column in (slices, attempts))
     codes = slices.indices.to_numpy().astype(np.int64) * len(attempts.dictionary) + attempts.indices.to_numpy()
@@ -54,8 +49,6 @@ def _numbered_attempts(rows: "pa.Table") -> "tuple[list[Attempt], NDArray[np.int
 
 def add_sums(sums: "dict[Attempt, IdSum | None]", batch: "pa.RecordBatch") -> None:
     """Add the ids of a batch to the sums by attempt; the sum of an attempt with a row without an id is None."""
-    import pyarrow as pa
-
     for attempt, ids in id_sums(pa.Table.from_batches([batch])).items():
         known = sums.setdefault(attempt, IdSum())
         if known is None or ids is None:

@@ -19,6 +19,7 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.upstream import is_log_table
 from jobs.storage import file_system, is_remote, is_s3, names_in
 from windowlib.errors import SpecError
+from windowlib.libraries import pafs
 from windowlib.records.tables import LEDGER, QUALITY_RESULTS, STATE_TABLES, TALLIES, WATERMARKS
 
 _MOST_OPENED: Final = 2
@@ -151,11 +152,11 @@ def refuse_own_table(uri: str, what: str) -> None:
 
 def _is_ledger(uri: str) -> bool:
     """Return whether a table is a ledger of Hindcast, by its columns. The log of a bank may have the same name."""
-    from jobs.ledger.events import LATER_COLUMNS, ledger_schema  # only a log of such a name needs it
+    from jobs.ledger.events import ledger_schema  # only a log of such a name needs it
 
     if not names_in(f"{uri}/_delta_log"):
         return False
-    return {field.name for field in ledger_schema()} - LATER_COLUMNS <= table_columns(uri).keys()
+    return {*ledger_schema().names} <= table_columns(uri).keys()
 
 
 def place_at(uri: str, log_format: LogFormat, *, partitions: Mapping[str, PartitionType] | None = None) -> LogPlace:
@@ -183,8 +184,6 @@ def found_format(uri: str) -> LogFormat:
 
     Raises LogError: the place cannot be listed.
     """
-    import pyarrow.fs as pafs
-
     if is_remote(uri) and not is_s3(uri):
         return "delta"
     if uri.endswith(".metadata.json"):

@@ -3,10 +3,9 @@
 import math
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+from windowlib.libraries import pa
 
 
 def rows_of(table: "pa.Table | pa.RecordBatch") -> list[dict[str, Any]]:
@@ -25,8 +24,6 @@ def column_values(column: "pa.Array | pa.ChunkedArray") -> list[Any]:
 
 def instant_at(at_ms: int) -> datetime | str:
     """Return an instant of epoch ms as `rows_of` does."""
-    import pyarrow as pa
-
     [at] = column_values(pa.array([at_ms], pa.timestamp("ms", "UTC")))
     return at  # type: ignore[no-any-return]
 

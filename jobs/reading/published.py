@@ -6,7 +6,6 @@ pane of each window; DuckDB runs it here, and Spark runs it in `jobs.readers`.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from jobs.lake.arrow_sql import query
 from jobs.lake.lake import Lake
@@ -14,10 +13,8 @@ from jobs.lake.row_filter import RowFilter
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.reading.stored_rows import CONTENT_ROWS, StoredRuns, of_attempts, run_attempt
 from jobs.reading.stored_tables import keys_by_run, reader_columns
+from windowlib.libraries import pa
 from windowlib.records.tables import ROW_CHECK, ROW_ID, WINDOW_OUTPUTS
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Quote = Callable[[str], str]
 HIDDEN = (ROW_ID, ROW_CHECK, "fired_rank")

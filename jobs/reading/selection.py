@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jobs.lake.lake import Lake
 from jobs.lake.row_filter import RowFilter
@@ -13,11 +13,9 @@ from jobs.reading.published import BOUNDS, HIDDEN, published_runs, read_publishe
 from jobs.reading.stored_tables import reader_columns
 from windowlib.columnar.arrow import arrow_type
 from windowlib.errors import RequestError
+from windowlib.libraries import pa
 from windowlib.records.column_types import Node, spell_type
 from windowlib.records.tables import RECORD_TABLES, SIDE_OUTPUTS, WINDOW_OUTPUTS
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 When = datetime | date | str
 """An instant. One without an offset is in UTC, and a date is its midnight."""
@@ -99,8 +97,6 @@ def instant_of_ms(at_ms: int) -> datetime:
 
 
 def _allowed(name: str, given: object, stored: Mapping[str, Node], *, keys: Sequence[str]) -> "pa.Array":
-    import pyarrow as pa
-
     if name not in keys or name not in stored:
         raise RequestError(f"{name!r} is no key column; the key columns are {', '.join(dict.fromkeys(keys))}")
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
@@ -115,8 +111,6 @@ def _allowed(name: str, given: object, stored: Mapping[str, Node], *, keys: Sequ
 
 
 def _instant(name: str, given: "When | None", kind: "pa.DataType") -> Any:  # noqa: ANN401 - a pa.Scalar, or None
-    import pyarrow as pa
-
     if given is None:
         return None
     try:

@@ -8,7 +8,6 @@ for at most CONTENT_ROWS rows, and otherwise only on request.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from jobs.lake.damage import ADVICE, reading
@@ -27,12 +26,10 @@ from jobs.runs import JUDGED
 from windowlib.columnar.row_identity import UNREADABLE, RowIdentity
 from windowlib.columnar.undecodable import readable
 from windowlib.errors import StoreError
+from windowlib.libraries import pa
 from windowlib.records import tables
 from windowlib.records.row_ids import IdSum
 from windowlib.records.tables import Table
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 CONTENT_ROWS = 250_000
 """By default, a reader computes ids from content for at most this many rows."""
@@ -230,8 +227,6 @@ class StoredRuns:
         are missing.
         Raises StoreError: as `read` does.
         """
-        import pyarrow as pa
-
         uri = self.lake.table(self.pipeline, table)
         by_attempt = {run_attempt(run, table): run for run in runs}
         if self.checks_content(table, runs):
@@ -259,8 +254,6 @@ class StoredRuns:
         because of it, can hide a row. If the ledger has no digest, damaged statistics can hide rows as well.
         Raises StoreError: as `read` does.
         """
-        import pyarrow as pa
-
         table = tables.WINDOW_OUTPUTS
         uri = self.lake.table(self.pipeline, table)
         by_attempt = {run_attempt(run): run for run in runs}
@@ -290,8 +283,6 @@ class StoredRuns:
 
         To open a file costs more than to read a few rows, so files with few rows are read once, and as a whole.
         """
-        import pyarrow as pa
-
         most = self.content_rows
         if files.dataset is None:
             return pa.table({}), {}, False
@@ -380,6 +371,4 @@ def run_attempt(run: StagedRun, table: str = tables.WINDOW_OUTPUTS) -> Attempt:
 
 def of_attempts(rows: "pa.Table", attempts: set[Attempt]) -> "pa.Table":
     """Return the rows of these attempts."""
-    import pyarrow as pa
-
     return rows.filter(pa.array([pair in attempts for pair in attempts_of(rows)], pa.bool_()))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import quote
 
 from pydantic import TypeAdapter
@@ -45,11 +45,9 @@ from jobs.runs import Slice
 from jobs.storage import file_system, make_directory, write_bytes
 from jobs.wall_clock import now_ms
 from windowlib.errors import LogError, SpecError
+from windowlib.libraries import pafs
 from windowlib.records.column_types import Node, struct_fields
 from windowlib.records.row_ids import IdSum
-
-if TYPE_CHECKING:
-    import pyarrow.fs as pafs
 
 SLICES_AT_ONCE: Final = 64
 """The rows of so many slices are read together."""
@@ -295,8 +293,6 @@ class _Store:
     @classmethod
     def of(cls, uri: str) -> "_Store":
         """Read a directory, which may not exist. A damaged index is as good as none."""
-        import pyarrow.fs as pafs
-
         with log_errors(uri, "listing its files"):
             system, root = file_system(uri)
             infos = system.get_file_info(pafs.FileSelector(root, recursive=True, allow_not_found=True))

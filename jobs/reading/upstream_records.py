@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from threading import Lock
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from cachetools import LRUCache
 
@@ -33,11 +33,9 @@ from jobs.reading.stored_rows import StoredRuns, of_attempts, run_attempt, stati
 from jobs.reading.stored_tables import spec_of, stored_table
 from windowlib.bounds import MAX_TIME_MS, MIN_TIME_MS
 from windowlib.errors import LogError
+from windowlib.libraries import pa, pc
 from windowlib.profiles import profile
 from windowlib.records import tables
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 FORMAT: Final = 2
 """Increase it when the rows of a slice get other columns or another order."""
@@ -127,8 +125,6 @@ def _bounds(lake: Lake, view: LedgerView, log: LogGrammar, *, runs: Sequence[Sta
 
 def _ends_ms(batch: "pa.RecordBatch") -> dict[Attempt, _Span]:
     """Return the first and the last end of a window of each attempt; none of windows without an end."""
-    import pyarrow as pa
-
     ends = batch["window_end"].cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64())
     rows = pa.table({"end": ends} | {name: batch[name] for name in tables.PARTITION_COLUMNS})
     grouped = rows.group_by([*tables.PARTITION_COLUMNS]).aggregate([("end", "min"), ("end", "max")]).to_pylist()
@@ -204,8 +200,6 @@ def _own_rows(stored: "pa.Table", slice_: UpstreamSlice, log: LogGrammar) -> "pa
     """Return the rows of a slice, of the stored rows of its parts."""
     if slice_.ends_ms is None:
         return of_attempts(stored, {run_attempt(part, log.table) for part in slice_.parts})
-    import pyarrow as pa
-
     return pa.concat_tables(
         _last_panes(
             of_attempts(stored, {run_attempt(part, log.table) for part in group.runs}), group.keys, slice_.ends_ms
@@ -231,9 +225,6 @@ def _digest(rows: "pa.Table", schema: "pa.Schema", log: LogGrammar) -> str:
 
 def _last_panes(rows: "pa.Table", keys: Sequence[str], ends_ms: tuple[int, int]) -> "pa.Table":
     """Return the published panes of the windows that end in an interval: the last ones, and discarding ones."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     kind = rows.schema.field("window_end").type
     low, high = (pa.scalar(max(min(at_ms, MOST_MS), -MOST_MS) * 1_000, kind) for at_ms in ends_ms)
     chosen = rows.filter(pc.and_(pc.greater(rows["window_end"], low), pc.less_equal(rows["window_end"], high)))
@@ -262,8 +253,6 @@ def _flat(rows: "pa.Table", log: LogGrammar) -> "pa.Table":
     """
     if "record" not in rows.column_names:
         return rows
-    import pyarrow as pa
-
     record = rows["record"].combine_chunks()
     fields = dict(zip((field.name for field in record.type), record.flatten(), strict=True))
     names = record_names(fields, log)
@@ -281,8 +270,5 @@ def _with_window_time(rows: "pa.Table", log: LogGrammar) -> "pa.Table":
             f"get a column {WINDOW_TIME}, the last millisecond of the window. Give the key or the output of pipeline "
             f"{log.pipeline} another name (log.columns: {{other_name: {own[0]}}} gives a key one)"
         )
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     ends = rows["window_end"]
     return rows.append_column(WINDOW_TIME, pc.subtract(ends, pa.scalar(1_000, pa.duration("us"))).cast(ends.type))

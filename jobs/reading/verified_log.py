@@ -6,7 +6,7 @@ The log may have grown since, and files may have been compacted: only the files 
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import cast
 from zlib import crc32
 
 from jobs.lake.covered_files import Cover, CoveredFile, cover_of
@@ -30,10 +30,7 @@ from jobs.reading.stored_rows import Finding
 from jobs.reading.verify import Span
 from jobs.storage import file_system
 from windowlib.errors import LogError, SpecError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.fs as pafs
+from windowlib.libraries import pa, pafs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,7 @@ from jobs.runs import SHOWN_DIGITS, Slice
 from windowlib.columnar.row_identity import RowIdentity
 from windowlib.errors import HindcastError
 from windowlib.keyed.snapshots import STATE_VERSION
+from windowlib.libraries import pa
 from windowlib.records import tables
 from windowlib.records.row_ids import IdSum
 from windowlib.records.tables import STATE_TABLES
@@ -196,8 +197,6 @@ def _compared_in_batches(
     stored: StoredRuns, table: str, run: StagedRun, *, at_once: int
 ) -> tuple[int, list[Finding]]:  # fmt: skip
     """Return the number of rows of one run in a table, and the first difference of their content and of their sum."""
-    import pyarrow as pa
-
     uri, attempt = stored.lake.table(stored.pipeline, table), run_attempt(run, table)
     columns = table_columns(uri)
     written = stored.described(uri, {attempt: run}, table=table, attempts=[attempt], columns=columns)

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,11 +17,8 @@ from jobs.replay.groups import groups_of
 from jobs.runs import OPTIONAL_FATES, Counts, Slice
 from windowlib.columnar.arrow import arrow_type
 from windowlib.errors import SpecError
+from windowlib.libraries import pads, pd
 from windowlib.records.column_types import Node
-
-if TYPE_CHECKING:
-    import pandas as pd
-    import pyarrow.dataset as pads
 
 BATCH_ROWS = 131_072
 """Smaller batches of a table are put together, because each check has a cost per batch."""

@@ -8,7 +8,6 @@ the driver does that as well, before the tasks start.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from jobs.lake.damage import data_files, data_problem
 from jobs.lake.store import read_attempts, read_each_attempt
@@ -19,12 +18,10 @@ from jobs.replay.chunk.tallies import Sums, state_fingerprint
 from jobs.runs import CheckpointRef
 from windowlib.columnar.restored import BEFORE, DAMAGED, RESTORED
 from windowlib.errors import CheckpointError, HindcastError, StoreError
+from windowlib.libraries import pa
 from windowlib.records import tables
 from windowlib.records.row_ids import IdSum
 from windowlib.records.tables import Table
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 REMEDY = (
     "Nothing was written. `hindcast verify PIPELINE` names the slice that stored it, and `hindcast mend` makes its "

@@ -14,10 +14,9 @@ from expectations.suites import RUN, SEVERITIES, SuiteFile, severity_rank
 from jobs.plain_text import counted
 from jobs.runs import LAWS, VERDICTS, CheckResult, Counts, Verdict, by_fate
 from windowlib.errors import InvariantBroken, SpecError
+from windowlib.libraries import pa
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from expectations.confirming import Confirm
     from expectations.outcomes import Outcome
     from expectations.slices import SlicedTable

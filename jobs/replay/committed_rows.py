@@ -6,18 +6,16 @@ batch by batch. So the driver holds sums only, and the memory of no process grow
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jobs.lake.arrow_sql import ArrowSql, plain_rows
 from jobs.lake.store import attempt_batches, read_attempts
 from jobs.lake.table_files import Attempt
 from jobs.replay.groups import groups_of
 from jobs.replay.tasks import LocalTasks, Tasks
+from windowlib.libraries import pa
 from windowlib.records import tables
 from windowlib.records.row_ids import IdSum
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 ROWS_PER_TASK = 2_500_000
 """A task reads about this many rows of a table that is not kept."""
@@ -104,8 +102,6 @@ class _Part:
 
 
 def _sums_of_part(part: _Part) -> dict[Key, IdSum]:
-    import pyarrow as pa
-
     sums: dict[Key, IdSum] = {}
     share = (part.number, part.parts)
     batches = attempt_batches(part.uri, part.attempts, part.query.columns, rows=part.rows_per_batch, share=share)
@@ -144,8 +140,6 @@ class CommittedRows:
 
     def keep(self) -> None:
         """Read the audited rows of small tables, and sum up all their ids in one query."""
-        import pyarrow as pa
-
         kept = []
         for name in (table for table, count in self.counts.items() if count <= self.kept_rows):
             self._kept[name] = read_attempts(self.table_uri(name), self.own)

@@ -1,10 +1,9 @@
 """Cuts what comes one after the other into groups of bounded size: work into tasks, rows into arrays."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+from windowlib.libraries import pa
 
 Item = TypeVar("Item")
 
@@ -29,7 +28,5 @@ def groups_of(items: Iterable[Item], size: Callable[[Item], int], most: int) -> 
 
 def joined(batches: "Iterable[pa.RecordBatch]", most: int) -> "Iterator[pa.RecordBatch]":
     """Yield the rows of batches in fewer batches, of at most so many bytes unless a given one has more."""
-    import pyarrow as pa
-
     for group in groups_of(batches, lambda batch: batch.nbytes, most):
         yield from pa.Table.from_batches(group).combine_chunks().to_batches()

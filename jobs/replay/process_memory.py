@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from windowlib.libraries import pa
+
 _ARENA_MAX: Final = -8
 """M_ARENA_MAX of mallopt(3) of the GNU C library."""
 
@@ -29,8 +31,6 @@ def giving_memory_back() -> Iterator[None]:
 
     Between large blocks that are in use, one heap has free ones, which the next job would not fit into.
     """
-    import pyarrow as pa
-
     try:
         yield
     finally:

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from expectations.suites import RUN, TABLES
 from jobs.engine.user_errors import explained
@@ -28,9 +27,7 @@ from jobs.runs import RunResult
 from jobs.spark.lazy_session import LazySession
 from jobs.storage import is_remote
 from windowlib.errors import RequestError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from windowlib.libraries import pa
 
 
 @contextmanager

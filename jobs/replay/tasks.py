@@ -17,6 +17,7 @@ from jobs.replay.process_memory import giving_memory_back
 from jobs.replay.stage_times import counting
 from jobs.spark.lazy_session import LazySession
 from windowlib.errors import HindcastError
+from windowlib.libraries import pa
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -138,8 +139,6 @@ class LocalTasks:
 
     @property
     def sharers(self) -> int:
-        import pyarrow as pa
-
         return max(self.cores, int(pa.cpu_count()))
 
     def share(self, function: Callable[[Argument], Result], arguments: Sequence[Argument]) -> list[Result]:

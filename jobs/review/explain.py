@@ -29,6 +29,7 @@ from jobs.review.log_search import LogRecord, has_read, records_of, removed_reco
 from jobs.review.record_ids import ids_by
 from windowlib.columnar.undecodable import readable
 from windowlib.errors import LogError, RequestError
+from windowlib.libraries import pa, pc
 from windowlib.records.tables import DUPLICATE_RECORDS, INVALID_RECORDS, LATE_RECORDS, ROW_ID, UNASSIGNED_RECORDS
 
 _HEXADECIMAL = re.compile(r"[0-9a-fA-F]{1,16}")  # fewer digits: without leading zeros, as older runs stored them
@@ -222,9 +223,6 @@ def _side_rows(
     Of the other rows of a large table, the values of this column and the ids are read. `ids` tells the values to which
     the wanted ones are compared, of those of the column; None: these themselves.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     column, values = wanted
     narrow = []
     for batch in stored.batches(table, runs, (column, *IDS)):

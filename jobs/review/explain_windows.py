@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jobs.lake.checkpoint_rows import read_checkpoint
 from jobs.lake.lake import Lake
@@ -14,11 +14,9 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.reading.plain_values import instant_at, rows_of, shown_interval
 from jobs.runs import CheckpointRef
 from windowlib.columnar.undecodable import readable
+from windowlib.libraries import pa, pc
 from windowlib.records.instants import InstantRead, read_instant
 from windowlib.records.tables import WINDOW_OUTPUTS, WINDOW_STATE
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Interval = tuple[int, int]
 """Epoch ms. Bounds can be outside of the years of a datetime."""
@@ -102,9 +100,6 @@ def _panes(
     lake: Lake, pipeline: Pipeline, record: Mapping[str, Any], *, pairs: Sequence[tuple[str, str]], holds: _Holds
 ) -> list[dict[str, Any]]:
     """Return the panes whose bounds include the record's time, in the order of firing."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     keys = pipeline.log.key_columns
     columns = [*keys, "window_start", "window_end", "kind", *_PLACE]
     at = pa.scalar(holds.at_ms * 1_000, pa.timestamp("us", "UTC"))
@@ -123,9 +118,6 @@ def _panes(
 
 def _with_ms(panes: "pa.Table") -> "pa.Table":
     """Return panes with their bounds as epoch ms."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     for name in ("window_start", "window_end"):
         at_ms = pc.divide(panes[name].cast(pa.int64()), 1_000)
         panes = panes.set_column(panes.schema.get_field_index(name), name, at_ms)
@@ -152,8 +144,6 @@ def open_windows(
 
 def _of_key(rows: "pa.Table", keys: Sequence[str], record: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the rows with the key of a record as plain values."""
-    import pyarrow as pa
-
     from windowlib.columnar.python_values import arrow_value
 
     if not rows.num_rows:

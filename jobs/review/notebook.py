@@ -1,7 +1,5 @@
 """Plans, differences and published rows as HTML fragments, for notebooks. Every value is escaped."""
 
-from typing import TYPE_CHECKING
-
 from jobs.comparing.differences import Differences
 from jobs.folding import FOLD_FROM
 from jobs.plain_text import counted, shortened
@@ -10,9 +8,7 @@ from jobs.planning.plan_total import PLAN_COLUMNS, PLAN_NUMBERS, plan_end, plan_
 from jobs.reading.plain_values import rows_of
 from jobs.review.compared import Compared
 from jobs.review.report.page import difference_values, section
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from windowlib.libraries import pa
 
 SHOWN_ROWS = 20
 SHOWN_TEXT = 120

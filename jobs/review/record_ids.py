@@ -9,12 +9,11 @@ from jobs.pipeline.log_schema import derivation
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.reading.stored_tables import Columns, log_columns
 from windowlib.errors import SpecError, StoreError
+from windowlib.libraries import pa, pc
 from windowlib.records.column_types import spell_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import pyarrow as pa
 
 
 def ids_by(lake: Lake, pipeline: Pipeline, name: str) -> "Callable[[pa.Array], pa.Array]":
@@ -22,9 +21,6 @@ def ids_by(lake: Lake, pipeline: Pipeline, name: str) -> "Callable[[pa.Array], p
 
     The id is null if the records do not have the column, or what it is derived from.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     from windowlib.columnar.arrow import arrow_type
 
     columns: Columns = {}

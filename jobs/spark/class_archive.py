@@ -7,14 +7,12 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jobs.spark.java import export_java_home
 from jobs.spark.java_options import QUIET, find_archive
 from jobs.spark.session import spark_session
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from windowlib.libraries import pa
 
 _WAIT_S = 300
 

@@ -50,6 +50,7 @@ _CONF = {
 _LOCAL_CONF = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
+    "spark.authenticate": "true",  # every user of the machine reaches the ports; Spark makes the secret itself
     "spark.python.daemon.module": "jobs.replay.worker_daemon",  # it has imported the modules of the tasks
 }
 _SOCKET_PATH_MAX = 100

@@ -18,12 +18,12 @@ NOT_NEEDED = {"email", "psutil", "rich", "zipfile"}
 @pytest.mark.parametrize(
     ("modules", "most"),
     [
-        ("jobs.cli.main", 382),
-        ("jobs.cli.status, jobs.ledger.table", 404),
-        ("jobs.cli.decide", 393),
-        ("jobs.cli.run", 477),
-        ("jobs.cli.inspect", 500),
-        ("jobs.cli.explain", 511),
+        ("jobs.cli.main", 386),
+        ("jobs.cli.status, jobs.ledger.table", 407),
+        ("jobs.cli.decide", 396),
+        ("jobs.cli.run", 480),
+        ("jobs.cli.inspect", 503),
+        ("jobs.cli.explain", 515),
         ("jobs.cli.run, jobs.review.execution", 751),
     ],
 )

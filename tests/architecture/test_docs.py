@@ -9,17 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.pages import (
-    DOCS,
-    DOCUMENTS,
-    HEADING,
-    PAGES,
-    is_there,
-    links,
-    prose,
-    site_slug,
-    viewer_slug,
-)
+from tests.support.pages import DOCS, DOCUMENTS, HEADING, PAGES, is_there, links, prose, site_slug, viewer_slug
 from tests.support.places import ROOT
 from windowlib import errors
 from windowlib.errors import HindcastError

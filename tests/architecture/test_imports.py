@@ -38,6 +38,19 @@ def test_the_core_needs_the_standard_library_only() -> None:
     assert loaded - sys.stdlib_module_names == {"windowlib"}
 
 
+def test_a_library_is_imported_when_one_of_its_names_is_first_used() -> None:
+    """Also where Spark's workers get a function that names it."""
+    names = "from windowlib.libraries import duckdb, np, pa, pads, pafs, pc, pd, pq"
+    assert not {"duckdb", "numpy", "pandas", "pyarrow"} & loaded_by(names)
+    sent = "from pyspark import cloudpickle; run = cloudpickle.loads(cloudpickle.dumps(lambda: pa.array([1])))"
+    assert "pyarrow" in loaded_by(
+        f"{names}; {sent}; import pyarrow; assert run() == pyarrow.array([1]) == pa.array([1])"
+    )
+    assert "pyarrow.dataset" in loaded_by(
+        "from windowlib.libraries import pa; pa.lib; import pyarrow.dataset; pa.dataset"
+    )
+
+
 def test_dag_files_import_neither_spark_nor_great_expectations() -> None:
     files = sorted((ROOT / "dags").rglob("*.py"))
     assert files

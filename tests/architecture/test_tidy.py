@@ -212,11 +212,7 @@ def test_no_large_or_binary_file_slipped_in() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "found"),
-    [
-        ("def f():\n" + "    x = 1\n" * 60, 1),
-        ("def f():\n" + "    x = 1\n" * 59, 0),
-    ],
+    ("source", "found"), [("def f():\n" + "    x = 1\n" * 60, 1), ("def f():\n" + "    x = 1\n" * 59, 0)]
 )
 def test_the_check_for_long_functions_finds_them(source: str, found: int) -> None:
     assert len(long_functions(source)) == found

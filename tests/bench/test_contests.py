@@ -1,7 +1,6 @@
 """The bench itself: statistics, equality, the order of a contest, and the page. Nothing here measures speed."""
 
 import json
-import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +22,7 @@ from bench.samples import Checksum, Sample, Spread, ratio, straight_line
 from bench.seats import Missing, Ran, SeatFailed
 from bench.suite import SIZES, suite
 from bench.workloads import CLOSING_KEY, Workload
-from tests.support.fuzzing import seeds
+from tests.support.fuzzing import chances
 from tests.support.places import ROOT
 
 SUM = Checksum(rows=1, records=2, total=3, mix=4)
@@ -72,8 +71,7 @@ def idle() -> float:
 
 class TestStatistics:
     def test_a_spread_contains_its_median(self) -> None:
-        for seed in seeds(20):
-            rng = random.Random(seed)
+        for rng in chances(20):
             numbers = [rng.uniform(0.1, 9) for _ in range(rng.randrange(1, 9))]
             found = Spread.of(numbers)
             assert (found.least, found.median, found.greatest) == (min(numbers), median(numbers), max(numbers))
@@ -87,8 +85,7 @@ class TestStatistics:
             ratio(ours, peer[:2], "wall_s")
 
     def test_a_straight_line_is_found_again(self) -> None:
-        for seed in seeds(20):
-            rng = random.Random(seed)
+        for rng in chances(20):
             start, slope = rng.uniform(1, 5), rng.uniform(0, 5)
             line = straight_line([(x, start + slope * x) for x in rng.sample(range(100), 5)])
             assert [line.start, line.slope] == pytest.approx([start, slope])
@@ -113,8 +110,7 @@ class TestStatistics:
 
 class TestChecksums:
     def test_neither_order_nor_batches_matter_and_every_column_does(self) -> None:
-        for seed in seeds(20):
-            rng = random.Random(seed)
+        for rng in chances(20):
             rows = [[rng.randrange(-5, 100) for _ in COLUMNS] for _ in range(rng.randrange(2, 30))]
             mixed = rng.sample(rows, len(rows))
             cut = rng.randrange(len(rows))

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -18,6 +18,7 @@ from tests.conformance.flink_player import spec_of
 from tests.conformance.play import play
 from tests.support.bucket_feed import BucketResult, FedRecord, run_bucket
 from tests.support.recorded_cases import CHECKER, case_files
+from tests.support.spark_session import SparkSession
 from windowlib.bounds import MAX_TIMESTAMP_MS, MIN_TIME_MS, MIN_TIMESTAMP_MS, wrap_int64
 from windowlib.columnar.plan import BucketPlan, CheckpointRules
 from windowlib.columnar.record_values import ValueLayout
@@ -28,9 +29,6 @@ from windowlib.records import tables
 from windowlib.records.records import LATE_IN_GAP, PAST_CLEANUP
 from windowlib.records.tables import Table
 from windowlib.watermarks.timeline import Step
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 KEYS = {"key": "string"}
@@ -169,7 +167,7 @@ def start_of(script: Script) -> Beginning:
     return Beginning(clock_ms=script.get("proc_start", 0))
 
 
-def run(spark: "SparkSession", parts: Sequence[Part], before: Sequence[BucketResult] | None) -> list[BucketResult]:
+def run(spark: SparkSession, parts: Sequence[Part], before: Sequence[BucketResult] | None) -> list[BucketResult]:
     """Play all parts in one Spark job, one bucket each; `before` is the end of the chunk before."""
     states = [{}] * len(parts) if before is None else [state_of(one) for one in before]
     played = zip(parts, states, strict=True)
@@ -241,7 +239,7 @@ def test_enough_cases_are_played() -> None:
 
 @pytest.mark.spark
 @pytest.mark.parametrize("kind", sorted({kind_of(script) for script in SCRIPTS}), ids=str)
-def test_spark_gives_the_answer_of_one_process(spark: "SparkSession", kind: tuple[str, bool]) -> None:
+def test_spark_gives_the_answer_of_one_process(spark: SparkSession, kind: tuple[str, bool]) -> None:
     chosen = [script for script in SCRIPTS if kind_of(script) == kind]
     whole = [Part(script=case, events=range(len(case["events"])), beginning=start_of(case)) for case in chosen]
     uncut = run(spark, whole, None)

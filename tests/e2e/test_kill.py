@@ -16,11 +16,10 @@ from tests.support.commands import Commands, until_from
 from tests.support.logs import make_log
 from tests.support.other_log import PARTITION, PIPELINE, SCHEMA, TABLE, other_log
 from tests.support.replays import pipeline_of, run_range, what_was_run
+from tests.support.spark_session import SparkSession
 
 if TYPE_CHECKING:
     import subprocess
-
-    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.e2e, pytest.mark.slow]
 
@@ -28,7 +27,7 @@ FROM, TO = "1969-12-30", "1970-01-03"
 
 
 @pytest.fixture
-def lake(spark: "SparkSession", tmp_path: Path) -> Path:
+def lake(spark: SparkSession, tmp_path: Path) -> Path:
     log = other_log(random.Random(20130208), records_per_day=100)
     make_log(spark, str(tmp_path / "lake" / TABLE), log.commits, schema=SCHEMA, partition_by=PARTITION)
     (tmp_path / "other.yaml").write_text(PIPELINE, encoding="utf-8")
@@ -59,7 +58,7 @@ def _show(commands: Commands, lake: Path) -> list[Any]:
 
 
 def test_a_run_killed_in_its_writing_leaves_nothing_visible_and_runs_again_to_the_same(
-    spark: "SparkSession", lake: Path, tmp_path: Path, commands: Commands
+    spark: SparkSession, lake: Path, tmp_path: Path, commands: Commands
 ) -> None:
     shutil.copytree(lake / TABLE, tmp_path / "undisturbed" / TABLE)
     killed = _run(commands, lake)

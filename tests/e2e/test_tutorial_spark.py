@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 import pytest
 
@@ -33,9 +33,7 @@ from jobs.replay.orders import Replayer
 from jobs.replay.replayer import replay_chunk
 from jobs.spark.lazy_session import LazySession
 from tests.support.places import ROOT
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.support.spark_session import SparkSession
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -161,13 +159,13 @@ def _commands(text: str) -> Iterator[tuple[str, str]]:
 
 
 @contextmanager
-def _replayer(spark: "SparkSession") -> Iterator[Replayer]:
+def _replayer(spark: SparkSession) -> Iterator[Replayer]:
     yield lambda order: replay_chunk(LazySession.of(spark), order)
 
 
 @pytest.fixture
 def reader(
-    tmp_path: Path, spark: "SparkSession", capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Reader:
     (tmp_path / "hindcast" / "pipelines").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "hindcast")

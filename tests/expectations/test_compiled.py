@@ -13,7 +13,7 @@ from expectations import runner, slices
 from expectations.arrow_slices import ArrowSlices
 from expectations.outcomes import Outcome
 from expectations.suites import Check, Suite
-from tests.support.fuzzing import seeds
+from tests.support.fuzzing import chances, seeds
 from tests.support.random_checks import TYPES, left_to_great_expectations, random_suite, random_table
 
 SLICES = 3
@@ -42,8 +42,7 @@ def compiled_outcomes(suite: Suite, table: ArrowSlices, monkeypatch: pytest.Monk
 def test_compiled_checks_give_the_outcomes_of_great_expectations_on_random_tables(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for seed in seeds(40):
-        chance = random.Random(seed)
+    for chance in chances(40):
         table = random_table(chance, slice_count=SLICES, rows_max=chance.choice([3, 12, 60]))
         suite = random_suite(chance, CHECKS)
         number = chance.randrange(SLICES)

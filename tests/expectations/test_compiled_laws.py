@@ -23,7 +23,7 @@ from expectations.compiled.failing import failing_rows
 from expectations.compiled.regexes import translate
 from expectations.loader import load_suite_file
 from expectations.suites import Check, Suite
-from tests.support.fuzzing import seeds
+from tests.support.fuzzing import chances, seeds
 from tests.support.random_checks import REGEXES, left_to_great_expectations, random_suite, random_table
 from windowlib.columnar.hashing import row_hashes
 
@@ -61,8 +61,7 @@ def no_great_expectations(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_outcomes_depend_neither_on_the_cuts_into_batches_nor_on_other_slices() -> None:
-    for seed in seeds(25):
-        chance = random.Random(seed)
+    for chance in chances(25):
         table = random_table(chance, slice_count=4, rows_max=60)
         suite = random_suite(chance, CHECKS)
         whole = slices.check_slices(suite, table)
@@ -99,8 +98,7 @@ def random_regex(chance: random.Random, depth: int = 3) -> str:
 
 def test_a_translated_regular_expression_is_found_in_the_texts_in_which_python_finds_it() -> None:
     translated = 0
-    for seed in seeds(300):
-        chance = random.Random(seed)
+    for chance in chances(300):
         pattern = chance.choice([*REGEXES, *(random_regex(chance) for _ in range(9))])
         regex = translate(pattern)
         texts = ["".join(chance.choice("abéA09.-\n_ ") for _ in range(chance.randrange(6))) for _ in range(20)]
@@ -124,8 +122,7 @@ def test_a_regular_expression_about_which_engines_may_disagree_is_not_translated
 
 @pytest.mark.parametrize("sample_max", [1, 2, 20])
 def test_a_sample_has_the_first_unexpected_values_of_each_slice(sample_max: int) -> None:
-    for seed in seeds(25):
-        chance = random.Random(seed)
+    for chance in chances(25):
         shown = row_checks.one_value("place")
         expected: Mask = lambda rows: ~rows.column("is_wrong").values  # noqa: E731
         demand = row_checks.Demand(where=None, considered=None, expected=expected, shown=shown, sample_max=sample_max)

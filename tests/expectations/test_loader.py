@@ -7,13 +7,7 @@ from typing import Any
 import pytest
 
 from expectations import arguments
-from expectations.loader import (
-    EXPECTATIONS_DIR,
-    check_suite_file,
-    load_suite_file,
-    resolve_suite,
-    suite_directory,
-)
+from expectations.loader import EXPECTATIONS_DIR, check_suite_file, load_suite_file, resolve_suite, suite_directory
 from windowlib.errors import SpecError
 
 NOT_NULL: dict[str, Any] = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "kind"}}
@@ -211,12 +205,10 @@ REFUSALS: dict[str, tuple[object, list[str]]] = {
             **dict.fromkeys(["(a)?(?(1)b|c)", r"[\b]", "(?-x:a)", r"(?a)\w", r"(?u)\w"], "is refused by RE2"),
             r"a\B": r"has \B, which RE2 finds in an empty text",
             "(" * 3_000 + ")" * 3_000: "has more than 100 opening brackets",
+            "[" * 50_000: "has 50,000 characters; at most 10,000 are allowed",
         }.items()
     },
-    "values of two kinds": (
-        suite_of({"type": IN_SET, "kwargs": {"column": "kind", "value_set": [1, "1"]}}),
-        ["mixes"],
-    ),
+    "values of two kinds": (suite_of({"type": IN_SET, "kwargs": {"column": "kind", "value_set": [1, "1"]}}), ["mixes"]),
     "a value that is not exact as a double, beside one that is": (
         suite_of({"type": IN_SET, "kwargs": {"column": "rank", "value_set": [2**53 - 2, 2**53]}}),
         ["has the item 9007199254740992", "2^53"],
@@ -280,6 +272,7 @@ RAW: dict[str, tuple[str, str]] = {
     "half of a character": (r'{"run": {"name": "\ud83d", "notes": "\ud83d\ude00"}}', "'.ud83d' is a surrogate"),
     "half of a character as a key": (r'{"\ude00": {}}', "'.ude00' is a surrogate"),
     "no JSON": ("run: {}", ":1:1: is not JSON"),
+    "200,000 quotes of strings without an end": ('\\"' * 200_000, ":1:1: is not JSON"),
 }
 
 

@@ -47,10 +47,7 @@ def where(column: str, operator: str, /, parameter: object) -> tuple[str, dict[s
 @pytest.mark.parametrize(
     ("kind", "kwargs", "problem"),
     [
-        (
-            *where("day", "==", "2026-01-01"),
-            "column day is date32[day], which row_condition compares",
-        ),
+        (*where("day", "==", "2026-01-01"), "column day is date32[day], which row_condition compares"),
         (*where("day", "!=", "2026-01-01"), "never equal"),
         (*where("at", "==", "2026-01-01T00:00:00+00:00"), "never equal"),
         (

@@ -8,7 +8,7 @@ import pytest
 from rich.cells import cell_len
 
 from jobs.console import print_table
-from tests.support.fuzzing import seeds
+from tests.support.fuzzing import chances, seeds
 from tests.support.timing import growth
 
 COLUMNS = ("slice", "run", "why", "records")
@@ -30,8 +30,7 @@ def random_rows(chance: random.Random) -> list[tuple[str, str, str, str]]:
 def test_no_id_and_no_number_is_broken_on_any_screen(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for seed in seeds(150):
-        chance = random.Random(seed)
+    for chance in chances(150):
         width = chance.choice([12, 20, 30, 40, 50, 60, 80, 200, None])
         if width is None:
             monkeypatch.delenv("COLUMNS", raising=False)

@@ -1,17 +1,15 @@
 """Folding loses and moves no item, folds exactly the long runs, in linear time."""
 
-import random
 from itertools import pairwise
 
 from jobs.folding import fold, folded_line, span, spans
 from jobs.plain_text import counted
-from tests.support.fuzzing import seeds
+from tests.support.fuzzing import chances
 from tests.support.timing import growth
 
 
 def test_folding_keeps_every_item_and_folds_the_longest_runs() -> None:
-    for seed in seeds(200):
-        chance = random.Random(seed)
+    for chance in chances(200):
         items = sorted(chance.sample(range(60), chance.randrange(40)))
         colour = {item: chance.randrange(3) for item in items}
         at_least = chance.randrange(7)

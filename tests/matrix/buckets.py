@@ -22,7 +22,7 @@ from tests.support.bucket_feed import (
     tables_of,
 )
 from windowlib.bounds import MIN_TIME_MS
-from windowlib.columnar.plan import BucketPlan, CheckpointRules
+from windowlib.columnar.plan import RECORDS_PER_BLOCK, BucketPlan, CheckpointRules, ExecutorChoice
 from windowlib.columnar.restored import BEFORE, DAMAGED
 from windowlib.columnar.watermark_steps import Beginning, SliceRange, Steps
 from windowlib.records import tables
@@ -52,11 +52,13 @@ class Replayed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """How the log is cut: the slices of each chunk, how many buckets, how many records a batch has."""
+    """How the log is cut: the slices of each chunk, how many buckets, how many records a batch and a block have."""
 
     chunks: tuple[range, ...]
     buckets: int = 1
     batch: int = 1_000
+    block: int = RECORDS_PER_BLOCK
+    executor: ExecutorChoice = "auto"
 
 
 ONE_CHUNK: Final = Way(chunks=(range(len(HOURS)),))
@@ -68,6 +70,7 @@ def replay(case: Case, answer: Answer, hashes: Hashes, way: Way) -> Replayed:
     for chunk in way.chunks:
         plan, fed = chunk_plan(case, answer, hashes, chunk, done)
         plan = replace(plan, buckets=way.buckets, tasks=way.buckets)
+        plan = replace(plan, executor=way.executor, records_per_block=way.block)
         state = {name: state_before(done, name, chunk.start) for name in tables.INCREMENTAL_TABLES}
         for bucket in range(way.buckets):
             own = [record for record in fed if _owner(record.values, plan) == bucket]

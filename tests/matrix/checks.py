@@ -12,6 +12,7 @@ from tests.matrix.one_process import Answer, Hashes, answer
 from tests.matrix.pipelines import Case
 from tests.matrix.published_model import published_rows
 from tests.matrix.rows import Row, Rows, expected_rows, first_difference
+from windowlib.columnar.plan import RECORDS_PER_BLOCK
 from windowlib.profiles import EngineFault
 from windowlib.records import tables
 
@@ -73,4 +74,10 @@ def random_way(rng: random.Random) -> Way:
     """Return a way to cut the log, spread it over buckets and feed it in batches, the smallest included."""
     cuts = sorted(rng.sample(range(1, len(HOURS)), rng.randrange(1, len(HOURS))))
     chunks = tuple(range(start, end) for start, end in pairwise([0, *cuts, len(HOURS)]))
-    return Way(chunks=chunks, buckets=rng.choice([1, 2, 3]), batch=rng.choice([1, 7, 1_000]))
+    return Way(
+        chunks=chunks,
+        buckets=rng.choice([1, 2, 3]),
+        batch=rng.choice([1, 7, 1_000]),
+        block=rng.choice([1, 7, RECORDS_PER_BLOCK]),
+        executor=rng.choice(["auto", "operator"]),
+    )

@@ -21,12 +21,11 @@ from tests.matrix.rows import Row, Rows, expected_rows, first_difference, slice_
 from tests.support.logs import make_log
 from tests.support.read_logs import read_log
 from tests.support.replays import NOW_MS, order_of, run_range, what_was_run
+from tests.support.spark_session import SparkSession
 from windowlib.errors import HindcastError
 from windowlib.profiles import EngineFault
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from jobs.orchestration.outcomes import RequestOutcome
 
 
@@ -34,13 +33,13 @@ if TYPE_CHECKING:
 class SparkLog:
     """The second log as a Delta table of a lake, with the ids of its records."""
 
-    spark: "SparkSession"
+    spark: SparkSession
     lake: Path
     commits: Sequence[Commit]
     hashes: Hashes
 
 
-def write_log(spark: "SparkSession", lake: Path, commits: Sequence[Commit], pipeline: Pipeline) -> SparkLog:
+def write_log(spark: SparkSession, lake: Path, commits: Sequence[Commit], pipeline: Pipeline) -> SparkLog:
     """Write the log, and read the ids of its records by means of any pipeline over it."""
     make_log(spark, str(lake / TABLE), commits, schema=SCHEMA, partition_by=PARTITION)
     order = order_of(lake, pipeline, BOUNDS)

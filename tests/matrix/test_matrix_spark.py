@@ -6,7 +6,6 @@ pipelines of each family's covering array, `make test` a few of them.
 
 import random
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,9 +13,7 @@ from tests.matrix.log import sensor_log
 from tests.matrix.pipelines import Case, sample
 from tests.matrix.spark_replays import SparkLog, disagreement, write_log
 from tests.support.fuzzing import first_seed
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.support.spark_session import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -27,7 +24,7 @@ SHOWN = 5
 
 
 @pytest.fixture(scope="module")
-def log(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> SparkLog:
+def log(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> SparkLog:
     seed = first_seed()
     [plain] = sample(seed, {"process": 1})
     commits = sensor_log(random.Random(seed), records_per_hour=40)

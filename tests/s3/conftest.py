@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow.fs as pafs
 import pytest
@@ -11,9 +10,7 @@ import pytest
 from jobs.demo.flights import load_flights
 from jobs.storage import file_system
 from tests.support.object_store import BUCKET, SOURCE, ObjectStore
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.support.spark_session import SparkSession
 
 
 @pytest.fixture(scope="session")
@@ -48,7 +45,7 @@ def spark(store: ObjectStore) -> "Iterator[SparkSession]":  # noqa: ARG001 - it 
 
 
 @pytest.fixture(scope="session")
-def log(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Path:
+def log(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two weeks of flights, loaded into the lake SOURCE in the store; a lake on the disk with a copy of the log."""
     spark.sparkContext.setLogLevel("ERROR")
     load_flights(SOURCE.replace("s3:", "s3a:"), date(2013, 2, 1), date(2013, 2, 15))

@@ -1,7 +1,6 @@
 """Replays of two weeks of flights have the same run ids and digests on a disk and in an object store."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow.fs as pafs
 import pytest
@@ -21,9 +20,7 @@ from jobs.storage import file_system
 from tests.support.object_store import SOURCE
 from tests.support.places import ROOT
 from tests.support.replays import NOW_MS, run_range, what_was_run
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.support.spark_session import SparkSession
 
 pytestmark = [pytest.mark.s3, pytest.mark.spark]
 
@@ -35,7 +32,7 @@ ORDER = "[dep_delay, flight_id]"
 
 
 @pytest.fixture(scope="module")
-def expected(spark: "SparkSession", log: Path) -> list[dict[str, object]]:
+def expected(spark: SparkSession, log: Path) -> list[dict[str, object]]:
     """The runs on the disk, through files."""
     return what_was_run(_run(spark, str(log), _pipeline(), TO))
 
@@ -47,9 +44,7 @@ def _pipeline(table: str = TABLE, *, order: str = "commits") -> Pipeline:
     return parse_pipeline(text, source=str(path))
 
 
-def _run(
-    spark: "SparkSession", lake: str, pipeline: Pipeline, to: str, *, sizes: Sizes | None = None
-) -> RequestOutcome:
+def _run(spark: SparkSession, lake: str, pipeline: Pipeline, to: str, *, sizes: Sizes | None = None) -> RequestOutcome:
     return run_range(spark, lake, pipeline, (FROM, to), chunk=5, sizes=sizes or Sizes())
 
 
@@ -61,7 +56,7 @@ def _findings(lake: str) -> tuple[object, ...]:
 
 @pytest.mark.parametrize("sizes", [Sizes(), SMALL], ids=["usual", "small files"])
 def test_two_weeks_have_the_same_runs(
-    spark: "SparkSession", expected: list[dict[str, object]], lake: str, sizes: Sizes
+    spark: SparkSession, expected: list[dict[str, object]], lake: str, sizes: Sizes
 ) -> None:
     own = f"{lake}/{sizes.rows_per_file}"
     found = _run(spark, own, _pipeline(f"{SOURCE}/{TABLE}"), TO, sizes=sizes)
@@ -70,7 +65,7 @@ def test_two_weeks_have_the_same_runs(
 
 
 def test_tasks_may_sort_in_the_store(
-    spark: "SparkSession", log: Path, lake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, log: Path, lake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = _pipeline(f"{log}/{TABLE}", order=ORDER)  # in a lake of its own: the fixture's has an open request
     expected = what_was_run(_run(spark, str(tmp_path), here, SOON))
@@ -81,7 +76,7 @@ def test_tasks_may_sort_in_the_store(
 
 @pytest.mark.parametrize("is_remote", [False, True], ids=["log in S3", "lake in S3"])
 def test_the_log_and_the_lake_may_be_in_different_places(
-    spark: "SparkSession", log: Path, expected: list[dict[str, object]], lake: str, tmp_path: Path, *, is_remote: bool
+    spark: SparkSession, log: Path, expected: list[dict[str, object]], lake: str, tmp_path: Path, *, is_remote: bool
 ) -> None:
     own = f"{lake}/mixed" if is_remote else str(tmp_path)
     table = f"{log}/{TABLE}" if is_remote else f"{SOURCE}/{TABLE}"
@@ -89,7 +84,7 @@ def test_the_log_and_the_lake_may_be_in_different_places(
 
 
 def test_tasks_may_exchange_rows_through_the_store(
-    spark: "SparkSession", expected: list[dict[str, object]], lake: str, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, expected: list[dict[str, object]], lake: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     used: list[str] = []
 
@@ -106,7 +101,7 @@ def test_tasks_may_exchange_rows_through_the_store(
         assert [one for one in left if one.type == pafs.FileType.File and one.size] == []
 
 
-def test_users_read_publications_with_spark(spark: "SparkSession", log: Path, lake: str) -> None:
+def test_users_read_publications_with_spark(spark: SparkSession, log: Path, lake: str) -> None:
     places = [f"{lake}/read", str(log.parent / "read")]
     for place in places:
         _run(spark, place, _pipeline(f"{SOURCE}/{TABLE}"), SOON)

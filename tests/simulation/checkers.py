@@ -148,7 +148,7 @@ def the_history_is_linear_and_chained(observer: Observer, rows: Sequence[Row], v
     assert rows[0]["commit_id"] not in observer.commits, "a commit is there twice"
     assert rows[0]["previous"] == observer.tip, "a commit does not continue the one before"
     observer.commits.add(rows[0]["commit_id"])
-    observer.tip = observer.world.table.history(version, uri="memory").link.tip
+    observer.tip = observer.world.table.history(version, uri="memory").tip
 
 
 def no_run_is_staged_twice(commit: Commit) -> None:

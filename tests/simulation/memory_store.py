@@ -89,7 +89,7 @@ def _ended(history: EventHistory) -> EventHistory:
     return EventHistory(
         events=history.events.copy(),
         project=_EndedFold(history.project.view(history.known)),
-        link=history.link,
+        tip=history.tip,
         commits=history.commits.copy(),
         tips=history.tips.copy(),
         given_up=history.given_up.copy(),

@@ -30,17 +30,7 @@ from tests.simulation.actors import Actor
 from tests.simulation.checkers import Checkers, Observer
 from tests.simulation.programs import HUMAN, no_rows
 from tests.simulation.schedules import simulated, step
-from tests.simulation.world import (
-    HOUR_MS,
-    LAKE,
-    PLAIN,
-    SLICES,
-    SPECS,
-    YEAR_MS,
-    MemoryFiles,
-    MemoryReplayer,
-    World,
-)
+from tests.simulation.world import HOUR_MS, LAKE, PLAIN, SLICES, SPECS, YEAR_MS, MemoryFiles, MemoryReplayer, World
 
 STEPS = 6
 """The steps of one write to the ledger."""

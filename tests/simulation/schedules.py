@@ -130,11 +130,7 @@ def play(seed: int, world: World | None = None) -> Played:
             world.on_commit, world.on_removal = lambda _actor, _rows: None, lambda _paths: None
             world.end()
     return Played(
-        seed=seed,
-        steps=world.steps,
-        written=checkers.observer.written,
-        faults=world.faults,
-        trace=tuple(world.trace),
+        seed=seed, steps=world.steps, written=checkers.observer.written, faults=world.faults, trace=tuple(world.trace)
     )
 
 

@@ -39,7 +39,7 @@ def content_of(history: EventHistory, version: int) -> list[object]:
     view = history.project.view(version)
     values = [getattr(view, column.name) for column in fields(LedgerView)]
     plain = [list(value.items()) if isinstance(value, Mapping) else value for value in values]
-    return [plain, history.known, history.count, history.link, history.tips, history.commits, len(history.events)]
+    return [plain, history.known, history.count, history.tip, history.tips, history.commits, len(history.events)]
 
 
 def test_a_commit_that_was_overwritten_is_read_again(table: MemoryTable) -> None:

@@ -488,10 +488,7 @@ class RepairMachine(RuleBasedStateMachine):
         from_ms, to_ms = (day_start_ms(first), day_start_ms(last + 1)) if first < last else (None, None)
         try:
             found = repair_of(
-                work,
-                from_ms=from_ms,
-                to_ms=to_ms,
-                at_most_ms=None if hours is None else hours * 3_600_000,
+                work, from_ms=from_ms, to_ms=to_ms, at_most_ms=None if hours is None else hours * 3_600_000
             )
             if not found.late:
                 return
@@ -520,6 +517,18 @@ class RepairMachine(RuleBasedStateMachine):
         self._decide(lambda work: publish(work, who=WHO), death)
         for publication in self.seen.publications[seen:]:
             assert not self.seen.requests[publication.request_id or ""].is_candidate
+
+    @precondition(lambda self: self._named())
+    @rule(number=st.integers(0, 5), death=DEATHS)
+    def publish_named(self, *, number: int, death: tuple[str, int] | None) -> None:
+        """Publish a request by its id, also one of long ago, or one that was rolled back."""
+        requests = self._named()
+        request = requests[-1 - number % len(requests)]
+        self._decide(lambda work: publish(work, who=WHO, request_id=request.request_id), death)
+
+    def _named(self) -> list[Request]:
+        states = {RequestState.OPEN, RequestState.ROLLED_BACK}
+        return [request for request in self.seen.requests.values() if request.runs and request.state in states]
 
     @precondition(lambda self: self.seen.standing)
     @rule(death=DEATHS)
@@ -697,25 +706,28 @@ class RepairMachine(RuleBasedStateMachine):
         if request.is_repair:
             self.shown |= {day: Shown(self.shown[day].chain, staged[day], request.request_id) for day in days}
             return
-        spans = [(day, day + 1) for day in staged if day in self.shown and self.shown[day].repair is not None]
-        together = self._ended_repairs(view, spans) - staged.keys()
+        together = self._ended_repairs(view, staged) - staged.keys()
         assert {*days} == {*staged, *together}, "a part of a repair is left"
         self.shown |= {day: Shown(self.shown[day].chain) for day in together}
         self.shown |= {day: Shown(chain) for day, chain in staged.items()}
 
-    def _ended_repairs(self, view: LedgerView, spans: list[tuple[int, int]]) -> set[int]:
-        """Return the days of the repairs whose ranges touch the spans of days, or the ranges of such repairs."""
+    def _ended_repairs(self, view: LedgerView, days: Iterable[int]) -> set[int]:
+        """Return the days of the repairs that have read some days, and of those that touch them."""
         repairs = {shown.request_id for shown in self.shown.values() if shown.repair is not None}
-        ranges = {id_: (view.requests[id_].from_ms or 0, view.requests[id_].to_ms or 0) for id_ in repairs}
-        days = {
-            id_: ((a - day_start_ms(0)) // DAY_MS, (b - day_start_ms(0)) // DAY_MS) for id_, (a, b) in ranges.items()
-        }
-        ended = set[str]()
+        ranges, read = dict[str, tuple[int, int]](), dict[str, int]()
+        for id_ in repairs:
+            request = view.requests[id_]
+            from_ms, to_ms = request.from_ms or 0, request.to_ms or 0
+            ranges[id_] = _day_at(from_ms), _day_at(to_ms)
+            read[id_] = _day_at(from_ms if request.warm_up is None else request.warm_up.first.start_ms)
+        ended = {id_ for id_, (_, end) in ranges.items() if any(read[id_] <= day < end for day in days)}
         while (
-            new := {id_ for id_, (a, b) in days.items() if any(a <= end and first <= b for first, end in spans)} - ended
+            new := {
+                id_ for id_, (a, b) in ranges.items() if any(a <= ranges[it][1] and ranges[it][0] <= b for it in ended)
+            }
+            - ended
         ):
             ended |= new
-            spans = [days[id_] for id_ in new]
         return {day for day, shown in self.shown.items() if shown.request_id in ended}
 
     def _ledger(self) -> Ledger:
@@ -765,7 +777,11 @@ def _first_day(work: RequestContext) -> int:
 
 
 def _day_of(view: LedgerView, slice_id: str) -> int:
-    return (view.slices[slice_id].start_ms - day_start_ms(0)) // DAY_MS
+    return _day_at(view.slices[slice_id].start_ms)
+
+
+def _day_at(at_ms: int) -> int:
+    return (at_ms - day_start_ms(0)) // DAY_MS
 
 
 MOST: Final = 60

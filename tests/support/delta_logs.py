@@ -50,10 +50,7 @@ def _mapped(entry: dict[str, object], mode: str) -> dict[str, object]:
             schema = json.loads(action["schemaString"])
             for number, field in enumerate(schema["fields"], start=1):
                 physical = f"col-{field['name'][::-1]}"
-                field["metadata"] = {
-                    "delta.columnMapping.id": number,
-                    "delta.columnMapping.physicalName": physical,
-                }
+                field["metadata"] = {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": physical}
             action["schemaString"] = json.dumps(schema)
             action["configuration"] = {"delta.columnMapping.mode": mode}
         if "partitionValues" in action:

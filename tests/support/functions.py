@@ -8,15 +8,7 @@ from windowlib.bounds import Window
 from windowlib.functions.window_functions import Place, ProcessContext, ProcessFunction, Reduce, UserAggregate, fold
 from windowlib.keyed.process_operator import KeyContext, KeyedProcessFunction
 from windowlib.records.records import Record, Stored
-from windowlib.triggers.protocol import (
-    CONTINUE,
-    FIRE,
-    FIRE_AND_PURGE,
-    PURGE,
-    Trigger,
-    TriggerContext,
-    TriggerResult,
-)
+from windowlib.triggers.protocol import CONTINUE, FIRE, FIRE_AND_PURGE, PURGE, Trigger, TriggerContext, TriggerResult
 from windowlib.windows.evictors import Evictor, EvictorContext
 
 HOUR_MS = 3_600_000

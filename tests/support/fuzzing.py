@@ -1,14 +1,14 @@
 """The number of random cases of a test: few in `make test`, `HINDCAST_FUZZ` in `make fuzz`.
 
 All random tests get their number of cases from this module: Hypothesis through its profile, a test with `@settings`
-through `cases`, a test with a loop of its own through `seeds`.
+through `cases`, a test with a loop of its own through `seeds` or `chances`.
 """
 
 import os
 import time
 from collections.abc import Callable, Iterator
 from functools import wraps
-from random import SystemRandom
+from random import Random, SystemRandom
 from typing import Any, Final
 
 from hypothesis.errors import HypothesisException, StopTest
@@ -99,3 +99,8 @@ def seeds(usual: int, *, among: int = 1) -> Iterator[int]:
             return
         print(f"HINDCAST_SEED={seed}")  # noqa: T201 - pytest shows it with a failure
         yield seed
+
+
+def chances(usual: int, *, among: int = 1) -> Iterator[Random]:
+    """Yield a generator of random numbers for each case, with the seed that `seeds` gives it."""
+    return map(Random, seeds(usual, among=among))

@@ -4,16 +4,16 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jobs.demo.flights import PROPERTIES
+from tests.support.spark_session import SparkSession
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
 Row = tuple[Any, ...]
 
 
 def make_log(
-    spark: "SparkSession",
+    spark: SparkSession,
     path: str,
     rows_by_commit: Sequence[Sequence[Row]],
     *,
@@ -43,7 +43,7 @@ def make_log(
     return path
 
 
-def log_order(spark: "SparkSession", path: str, *columns: str) -> list[Row]:
+def log_order(spark: SparkSession, path: str, *columns: str) -> list[Row]:
     """Return the given columns of every record, in the order of commits: (row commit version, row id)."""
     frame = spark.read.format("delta").load(path)
     quoted = [f"`{name.replace('`', '``')}`" for name in columns]

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -16,10 +16,8 @@ from jobs.replay.stages.counted import counted_log, reading_tasks, slice_inputs
 from jobs.replay.stages.judging import judged_batches
 from jobs.runs import Slice
 from jobs.spark.lazy_session import LazySession
+from tests.support.spark_session import SparkSession
 from windowlib.columnar.instants import problem_names
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +41,7 @@ class ReadLog:
     file_digests: Mapping[str, str]
 
 
-def read_log(spark: "SparkSession", pipeline: Pipeline, pinned: PinnedLog, slices: Sequence[Slice]) -> ReadLog:
+def read_log(spark: SparkSession, pipeline: Pipeline, pinned: PinnedLog, slices: Sequence[Slice]) -> ReadLog:
     """Read the log as `plan --verify` and `explain` do."""
     chunk = ChunkLog.of(pipeline, pinned, slices)
     tasks = reading_tasks(LazySession.of(spark), chunk)

@@ -3,7 +3,7 @@
 import itertools
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jobs.lake.lake import Lake
 from jobs.orchestration.outcomes import RequestOutcome
@@ -25,9 +25,7 @@ from jobs.replay.written import Written, write
 from jobs.runs import RunResult
 from jobs.spark.lazy_session import LazySession
 from tests.support.no_spark import threads
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.support.spark_session import SparkSession
 
 NOW_MS = 1_800_000_000_000
 _attempts = itertools.count()
@@ -97,7 +95,7 @@ def computed_of(session: LazySession, order: ReplayOrder) -> object:
     return runs, sorted((repr(key), ids.as_row()) for key, ids in computed.run.counted.items())
 
 
-def committed_chunk(spark: "SparkSession", order: ReplayOrder) -> Written:
+def committed_chunk(spark: SparkSession, order: ReplayOrder) -> Written:
     """A chunk whose rows are committed and not audited yet."""
     return write(compute(LazySession.of(spark), pin(order)))
 

@@ -115,10 +115,7 @@ class Managed:
 
     def __init__(self, eviction: EvictionPolicy, trigger: TriggerPolicy) -> None:
         policies = Policies(
-            eviction=eviction,
-            trigger=trigger,
-            keeps_due_order=STORM.keeps_due_order,
-            starts_at_ms=STORM.starts_at_ms,
+            eviction=eviction, trigger=trigger, keeps_due_order=STORM.keeps_due_order, starts_at_ms=STORM.starts_at_ms
         )
         self.manager = WindowManager(policies)
         self.heard = Heard()

@@ -25,6 +25,7 @@ from windowlib.profiles import FLINK, STRICT, Profile
 from windowlib.records.records import Late, Output, Pane, Record, Unassigned
 from windowlib.testkit.harness import ClockStep, RecordStep, Step, WatermarkStep
 from windowlib.triggers.flink import (
+    EXACT_FIRINGS,
     ContinuousEventTime,
     ContinuousProcessingTime,
     CountReached,
@@ -125,7 +126,7 @@ simple_triggers = st.one_of(
     st.just(ProcessingTime()),
     st.just(Never()),
     st.just(EndOfStream()),
-    st.builds(ContinuousEventTime, sizes),
+    st.builds(ContinuousEventTime, sizes, st.sampled_from([1, 2, EXACT_FIRINGS])),
     st.builds(ContinuousProcessingTime, sizes),
     st.builds(CountReached, st.integers(1, 4)),
     st.builds(DeltaExceeded, st.integers(-2, 5), st.just(measure), st.booleans()),

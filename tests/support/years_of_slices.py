@@ -93,10 +93,7 @@ def _commits(
             LedgerEvent(kind=EventKind.LEASED, **own, details=lease),
         ]
         yield [LedgerEvent(kind=EventKind.STARTED, **own, attempt_id=attempt, details={"slices": [day.slice_id]})]
-        yield [
-            staged_event(request_id, result, is_chain_start=state == EMPTY_STATE),
-            checked_event(request_id, result),
-        ]
+        yield [staged_event(request_id, result, is_chain_start=state == EMPTY_STATE), checked_event(request_id, result)]
         yield [
             LedgerEvent(kind=EventKind.COMPLETED, **own),
             LedgerEvent(kind=EventKind.PUBLISHED, **place, who="airflow", details={"told_by": None}),

@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from tests.support.spark_session import SparkSession
 
 os.environ["TZ"] = "Asia/Kathmandu"  # as in the tests
 time.tzset()
@@ -26,12 +27,9 @@ from tests.zoo.hostile.playing import play_many  # noqa: E402
 from tests.zoo.oracle import has_oracle, oracle  # noqa: E402
 from tests.zoo.replaying import Refused, Zoo  # noqa: E402
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 
 @cache
-def _session() -> "SparkSession":
+def _session() -> SparkSession:
     options = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
     os.environ.setdefault("SPARK_SUBMIT_OPTS", options)
     session = spark_session("hindcast zoo", "local[2]")

@@ -47,17 +47,9 @@ ROWS: Sequence[Row] = (
     ),
     Row(
         words="mapped, renamed or dropped columns",
-        entries=(
-            "Spark: mapped by name",
-            "Spark: mapped by id",
-            "Spark: a renamed column",
-            "Spark: a dropped column",
-        ),
+        entries=("Spark: mapped by name", "Spark: mapped by id", "Spark: a renamed column", "Spark: a dropped column"),
     ),
-    Row(
-        words="added or widened columns",
-        entries=("delta-rs: a column that was added", "Spark: a widened column"),
-    ),
+    Row(words="added or widened columns", entries=("delta-rs: a column that was added", "Spark: a widened column")),
     Row(words="records of a MERGE that only inserts", entries=("delta-rs: MERGE that only inserts",)),
     Row(words="a shallow clone, a column orders the records", entries=("Spark: a shallow clone",)),
     Row(words="a shallow clone, row tracking", entries=("Spark: a tracked clone",)),
@@ -75,8 +67,7 @@ ROWS: Sequence[Row] = (
     Row(words="a key inside a struct", entries=("a key in a struct",)),
     Row(words="VARIANT columns", entries=("Spark: VARIANT",)),
     Row(
-        words="INT96, or dates of the Julian calendar",
-        entries=("Spark: INT96", "Spark: dates of the Julian calendar"),
+        words="INT96, or dates of the Julian calendar", entries=("Spark: INT96", "Spark: dates of the Julian calendar")
     ),
     Row(words="texts that are not UTF-8", entries=("Spark: texts that are not UTF-8",)),
     Row(words="Parquet compressed with Brotli", entries=("Parquet: brotli",)),

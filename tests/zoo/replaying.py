@@ -19,14 +19,13 @@ from jobs.replay.sizes import Sizes
 from jobs.runs import OPTIONAL_FATES
 from jobs.spark.lazy_session import LazySession
 from tests.support.replays import NOW_MS
+from tests.support.spark_session import SparkSession
 from tests.zoo.entries import Entry, Place
 from windowlib.errors import HindcastError
 from windowlib.records import tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from pyspark.sql import SparkSession
 
 Answer = dict[str, Any]
 IN_PROCESS = Sizes(local_records=10**9)

@@ -116,11 +116,12 @@ def _directories() -> tuple[Path, ...]:
 
 
 def _stored(places: list[Path]) -> Iterator[bytes]:
-    """Yield the machine code of files that are whole, and belong to this user or to root."""
+    """Yield the machine code of files that are whole, and that only this user or root can write."""
     for place in places:
         try:
             with place.open("rb") as file:
-                is_own = os.fstat(file.fileno()).st_uid in {0, os.geteuid()}
+                status = os.fstat(file.fileno())
+                is_own = status.st_uid in {0, os.geteuid()} and not status.st_mode & 0o022
                 content = file.read() if is_own else b""
         except OSError:
             continue
@@ -134,6 +135,7 @@ def _store(code: bytes, places: list[Path]) -> None:
         half = place.with_name(f"{place.name}.{os.getpid()}")
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
+            half.touch(mode=0o644)  # whatever the umask: the file is code
             half.write_bytes(sha256(code).digest() + code)
             half.replace(place)
         except OSError:

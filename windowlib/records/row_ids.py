@@ -11,10 +11,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from windowlib.bounds import wrap_int64
+from windowlib.libraries import np
 from windowlib.records.xxh64 import hash_bytes, hash_long, name_seed, signed
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 RECORD: Final = "record"
@@ -66,8 +66,6 @@ class IdSum:
     @classmethod
     def of_array(cls, ids: "NDArray[np.int64]") -> "IdSum":
         """Return the sum of an array of ids. The total wraps at 64 bits."""
-        import numpy as np
-
         return cls(len(ids), int(np.bitwise_xor.reduce(ids)), int(np.add.reduce(ids))) if len(ids) else cls()
 
     def __eq__(self, other: object) -> bool:

@@ -12,7 +12,7 @@ Each function returns an object that a notebook shows as a table; its `value` is
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from jobs.comparing.compare import Comparison, compare
 from jobs.comparing.differences import Differences
@@ -29,9 +29,7 @@ from jobs.readers import published_table
 from jobs.review.notebook import differences_html, plan_html, rows_html
 from jobs.wall_clock import now_ms
 from windowlib.errors import RequestError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from windowlib.libraries import pa
 
 __all__ = ["Shown", "diff", "plan", "windows"]
 

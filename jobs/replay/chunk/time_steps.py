@@ -8,7 +8,7 @@ watermark is the running maximum of event time minus the bound. The tasks find t
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -26,13 +26,11 @@ from windowlib.columnar.row_identity import RowIdentity
 from windowlib.columnar.watermark_content import checked_sources
 from windowlib.columnar.watermark_steps import Beginning, Int64s, SliceRange, Steps, columns_of
 from windowlib.errors import CheckpointError
+from windowlib.libraries import pa
 from windowlib.records import tables
 from windowlib.records.plain_json import from_json, to_json
 from windowlib.records.row_ids import IdSum
 from windowlib.watermarks.timeline import ALL_SOURCES, Arrival, SourceRow, Timeline
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 NO_SOURCE = ""
 Flags: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.bool_]]"

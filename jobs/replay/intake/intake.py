@@ -21,6 +21,7 @@ from jobs.replay.tasks import SparkTasks, Tasks
 from jobs.spark.session import session_of
 from jobs.storage import file_system
 from windowlib.errors import InvariantBroken, LogError
+from windowlib.libraries import pq
 from windowlib.records.row_ids import IdSum
 
 if TYPE_CHECKING:
@@ -202,8 +203,6 @@ def _appended(file: PinnedFile) -> tuple[int, int]:
 def _records(chunk: ChunkLog, file: PinnedFile) -> int:
     if file.records is not None:
         return file.records
-    import pyarrow.parquet as pq
-
     try:
         rows = int(pq.read_metadata(chunk.log.place(file), filesystem=file_system(chunk.log.uri)[0]).num_rows)
         return rows - (0 if file.deleted is None else file.deleted.count)

@@ -2,15 +2,12 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from jobs.replay.intake.blocks import Block
 from jobs.runs import Slice
 from jobs.storage import file_system
 from windowlib.columnar.watermark_steps import SliceRange
-
-if TYPE_CHECKING:
-    import pyarrow.parquet as pq
+from windowlib.libraries import pa, pq
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,9 +74,6 @@ def joined_groups(whole: Block, groups: Iterable[tuple[int, int]], *, records_pe
 
 def footer_of(block: Block, uri: str) -> "pq.FileMetaData | None":
     """Return the footer of the file of a block; None if it cannot be read, which the scan reports."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     system, path = file_system(block.path) if block.is_copied else (file_system(uri)[0], block.path)
     try:
         return pq.read_metadata(path, filesystem=system)

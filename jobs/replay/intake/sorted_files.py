@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from uuid import uuid4
 
 import numpy as np
@@ -13,9 +13,7 @@ from jobs.lake.parquet_files import scratch_writer
 from jobs.replay.intake.source_files import OrderReading
 from jobs.replay.intake.ties import refuse_ties
 from windowlib.columnar.arrow import arrow_type
-
-if TYPE_CHECKING:
-    import pyarrow.parquet as pq
+from windowlib.libraries import pq
 
 
 class RowGroup(NamedTuple):

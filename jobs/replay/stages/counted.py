@@ -27,11 +27,10 @@ from jobs.spark.lazy_session import LazySession
 from jobs.spark.private_dir import private_directory
 from jobs.storage import make_directory, remove_directory
 from windowlib.columnar.log_reading import Rises
+from windowlib.libraries import pa
 from windowlib.watermarks.timeline import SourceRow
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from windowlib.columnar.watermark_steps import Int64s
 
 SHORT_RANKS: Final = 1 << 31

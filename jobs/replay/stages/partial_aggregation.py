@@ -6,7 +6,6 @@ They are the writer's: the driver compares them with what the scan found (`are_r
 """
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -21,9 +20,7 @@ from jobs.replay.stages.scan import NEVER_MS, Scanned
 from windowlib.bounds import MIN_TIME_MS
 from windowlib.columnar.log_reading import TimeColumn
 from windowlib.kernels.partials import Combining
-
-if TYPE_CHECKING:
-    import pyarrow.parquet as pq
+from windowlib.libraries import pq
 
 
 def partial_plan(pinned: Pinned) -> PartialPlan | None:

@@ -6,14 +6,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from expectations.formatting import duration, is_time
 from jobs.plain_text import escaped, escaped_json
 from jobs.reading.plain_values import column_values, plain, shown_instant, shown_interval
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from windowlib.libraries import pa
 
 Cells = list[list[tuple[str | None, bool]]]
 """Rows of (text, whether it is a number). The text of null is None."""

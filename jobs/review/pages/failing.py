@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from expectations.compiled.failing import check_of, failing_rows
 from expectations.suites import LATE_RECORDS, WINDOW_OUTPUTS
@@ -13,10 +12,8 @@ from jobs.reading.stored_rows import StoredRuns
 from jobs.review.pages.cells import cell
 from jobs.review.pages.row_pages import RunRows
 from jobs.runs import CheckResult
+from windowlib.libraries import pa, pc
 from windowlib.records.tables import INVALID_RECORDS
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 MAX_EXAMPLES = 20
 MAX_SEARCHED = 2_000_000
@@ -61,8 +58,6 @@ def find_examples(stored: StoredRuns, run: StagedRun, checks: Sequence[CheckResu
 
 
 def _examples(stored: StoredRuns, run: StagedRun, result: CheckResult) -> Examples | None:
-    import pyarrow as pa
-
     if result.table not in {WINDOW_OUTPUTS, LATE_RECORDS}:
         return None
     check = check_of(result.check, result.column, result.arguments)
@@ -112,9 +107,6 @@ def reason_tallies(
 
 def tally(rows: "pa.Table", table: str, column: str) -> Tally:
     """Return the most frequent values of a column of some rows of a table."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     values = rows[column].combine_chunks()
     plain = values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values
     value_counts = plain.value_counts()

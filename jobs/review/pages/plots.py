@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
-from typing import TYPE_CHECKING
 
 from jobs.lake.arrow_sql import ArrowSql, plain_rows
 from jobs.ledger.view import StagedRun
@@ -13,10 +12,8 @@ from jobs.reading.published import PublishedView, published_sql, quote_duckdb
 from jobs.reading.stored_rows import StoredRuns
 from jobs.reading.stored_tables import spec_of
 from jobs.review.pages.failing import MAX_SEARCHED
+from windowlib.libraries import pa
 from windowlib.records.tables import WINDOW_OUTPUTS
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 MAX_POINTS = 120
 MAX_PLOTS = 12
@@ -125,6 +122,4 @@ def _step_ms(points: Sequence[PlotPoint], width: float, *, is_regular: bool) -> 
 
 
 def _is_numeric(kind: "pa.DataType") -> bool:
-    import pyarrow as pa
-
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from jobs.lake.arrow_sql import query
 from jobs.lake.lake import Lake
@@ -16,10 +15,8 @@ from jobs.review.explain import Explanation, explain
 from jobs.review.pages.row_filters import Comparison, Filter, filtered
 from windowlib.columnar.arrow import arrow_type
 from windowlib.errors import RequestError
+from windowlib.libraries import pa, pc
 from windowlib.records.tables import WINDOW_OUTPUTS
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,9 +143,6 @@ def windows_of_key(
         RangeError: a value is not of the key column's type.
         StoreError: a file cannot be read, or the rows differ from those that were written.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     windows = _of_key(read_published(lake, pipeline.name, scope.view), key)
     if windows.num_rows and not scope.is_newest:
         ids = list(scope.whole.slices)  # panes of later slices may replace those of the scope
@@ -171,9 +165,6 @@ def _of_key(rows: "pa.Table", key: Mapping[str, str]) -> "pa.Table":
 
 def _around(lake: Lake, pipeline: str, windows: "pa.Table") -> RowFilter:
     """Return a filter that chooses all panes that start with some windows or between them."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     kind = arrow_type(table_columns(lake.table(pipeline, WINDOW_OUTPUTS))[BOUNDS[0]])
     starts = windows[BOUNDS[0]].cast(kind)
     ends = pc.min_max(starts)

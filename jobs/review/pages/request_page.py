@@ -9,6 +9,8 @@ from expectations.formatting import instant
 from jobs.ledger.view import LedgerView, Request, RequestState, StagedRun
 from jobs.planning.event_time_progress import EventTimeProgress, left_as_they_are, progress_of, request_slices
 from jobs.planning.request_context import RequestContext
+from jobs.planning.steps import Ask
+from jobs.planning.suite_fingerprint import with_checks
 from jobs.review.pages.slice_page import CheckLine, check_lines
 from jobs.review.pages.state import HeldSlice, OpenRequest, held_of, open_request
 from jobs.review.report.checks import counted_facts, unseen_facts
@@ -171,9 +173,6 @@ def _ended(view: LedgerView, request: Request) -> tuple[str, ...]:
 
 def plan_of(work: RequestContext, view: LedgerView, request: Request) -> tuple["Plan | None", str | None]:
     """Return the plan of an open request, and the problem if it cannot be planned now. A long one is not planned."""
-    from jobs.planning.steps import Ask
-    from jobs.planning.suite_fingerprint import with_checks
-
     slices = request_slices(work.pipeline, view, request)
     if not slices or len(slices) > MAX_LINES:
         return None, None

@@ -4,15 +4,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from jobs.lake.arrow_sql import query
 from jobs.reading.plain_values import column_values
 from jobs.review.pages.cells import cell
 from windowlib.errors import RangeError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from windowlib.libraries import pa
 
 _SHOWN: Final = "shown"
 MAX_TEXTS: Final = 100_000
@@ -57,8 +55,6 @@ def filtered(rows: "pa.Table", wanted: Filter) -> "pa.Table":
     Raises RangeError: the value cannot have the column's type, values of that type have no order, or the texts of too
     many different values would have to be compared.
     """
-    import pyarrow as pa
-
     where, parameters = _condition(wanted, rows.schema.field(wanted.column).type)
     values = pa.table({"value": rows[wanted.column]})
     if _SHOWN in where:
@@ -69,8 +65,6 @@ def filtered(rows: "pa.Table", wanted: Filter) -> "pa.Table":
 
 def _condition(wanted: Filter, kind: "pa.DataType") -> tuple[str, list[object]]:
     """Return a condition of DuckDB on `value` and `_SHOWN`, the text of its cell, and the condition's parameters."""
-    import pyarrow as pa
-
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         if wanted.comparison is Comparison.CONTAINS:
             return "contains(lower(value), lower(?))", [wanted.value]
@@ -84,8 +78,6 @@ def _condition(wanted: Filter, kind: "pa.DataType") -> tuple[str, list[object]]:
 
 
 def _typed(wanted: Filter, kind: "pa.DataType") -> tuple[str, list[object]]:
-    import pyarrow as pa
-
     if pa.types.is_integer(kind) or pa.types.is_decimal(kind):
         return _exact_number(wanted, 0 if pa.types.is_integer(kind) else kind.scale)
     if pa.types.is_floating(kind):
@@ -101,8 +93,6 @@ def _typed(wanted: Filter, kind: "pa.DataType") -> tuple[str, list[object]]:
 
 
 def _shown_texts(values: "pa.ChunkedArray", column: str) -> "pa.Array":
-    import pyarrow as pa
-
     if pa.types.is_nested(values.type):
         different, places = values, None
     else:
@@ -120,8 +110,6 @@ def _shown_texts(values: "pa.ChunkedArray", column: str) -> "pa.Array":
 
 def _sql_type(kind: "pa.DataType", *, is_equal: bool) -> tuple[str, str] | None:
     """Return the type of DuckDB to which an entered value is cast, and words for such values."""
-    import pyarrow as pa
-
     if pa.types.is_timestamp(kind):
         return "TIMESTAMP" if kind.tz is None else "TIMESTAMPTZ", "a time, such as 2013-02-08 05:00"
     if pa.types.is_date(kind):

@@ -6,7 +6,6 @@ with many rows, the sum of the ids is compared with the run's digest, and only t
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from jobs.lake.arrow_sql import query
 from jobs.lake.damage import reading
@@ -18,6 +17,7 @@ from jobs.review.pages.row_filters import Filter, filtered
 from jobs.runs import Counts
 from windowlib.columnar.undecodable import readable
 from windowlib.errors import RequestError
+from windowlib.libraries import np, pa, pc
 from windowlib.records.tables import (
     DUPLICATE_RECORDS,
     INVALID_RECORDS,
@@ -29,9 +29,6 @@ from windowlib.records.tables import (
     UNASSIGNED_RECORDS,
     WINDOW_OUTPUTS,
 )
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 PAGE_ROWS = 50
 BATCH_ROWS = 65_536
@@ -188,8 +185,6 @@ class RunRows:
 
     def _whole(self, rows: "pa.Table | None", positions: list[int], *, is_compared: bool) -> "pa.Table":
         """Return whole rows by their positions, in the order of `positions`."""
-        import pyarrow as pa
-
         if is_compared and rows is not None:
             return _taken(rows, positions)
         batches = list(self._scan(sorted(positions)))
@@ -200,8 +195,6 @@ class RunRows:
 
     def _scan(self, positions: Sequence[int]) -> "Iterator[pa.Table]":
         """Yield the whole rows at ascending positions. The scan ends after the last one."""
-        import pyarrow as pa
-
         names = tuple(table_columns(self.uri))
         start, done = 0, 0
         with reading(self.uri):
@@ -236,8 +229,6 @@ def shown_columns(names: Sequence[str]) -> list[str]:
 
 def _taken(rows: "pa.Table", positions: Sequence[int]) -> "pa.Table":
     """Return the rows at these positions, in their order."""
-    import pyarrow as pa
-
     return rows.take(pa.array(positions, pa.int64())) if rows.column_names else rows
 
 
@@ -253,8 +244,6 @@ def _check_columns(ask: RowsAsk, columns: Sequence[str], table: str) -> None:
 
 def _choose(rows: "pa.Table", ask: RowsAsk) -> list[int]:
     """Return the positions of the rows that the filter keeps, in the order of the sort."""
-    import numpy as np
-
     names = list(dict.fromkeys(name for name in (ask.sort, ask.filter.column if ask.filter else None) if name))
     narrow = _flat(rows, names).append_column(_POSITION, [np.arange(rows.num_rows)])
     if ask.filter is not None:
@@ -268,9 +257,6 @@ def _choose(rows: "pa.Table", ask: RowsAsk) -> list[int]:
 
 def _flat(rows: "pa.Table", columns: Sequence[str]) -> "pa.Table":
     """Return the columns, the fields of the record as `record.name`. A column that the rows lack is left out."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     flat = {}
     for name in columns:
         top, _, field = name.partition(".")

@@ -16,10 +16,9 @@ from jobs.reading.published import BOUNDS
 from jobs.reading.stored_tables import spec_of
 from jobs.review import links
 from windowlib.errors import HindcastError, RequestError
+from windowlib.libraries import pa
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from jobs.replay.intake.chunk_log import ChunkLog
     from jobs.replay.tasks import LocalTasks
     from jobs.review.window.told_window import WindowExplanation

@@ -11,6 +11,7 @@ from jobs.reading.stored_rows import CONTENT_ROWS, StoredRuns, run_attempt
 from jobs.reading.stored_tables import spec_of
 from jobs.reading.verify import Span
 from jobs.replay.groups import groups_of
+from windowlib.libraries import pa, pc
 from windowlib.records import tables
 
 if TYPE_CHECKING:
@@ -121,9 +122,6 @@ class PastTables:
 
         Slices are numbered in the order of the block.
         """
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         from expectations.arrow_slices import ArrowSlices
         from jobs.planning.suites import checked_columns
         from jobs.replay.checked_tables import arrow_schema, run_rows

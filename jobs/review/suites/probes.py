@@ -14,10 +14,9 @@ from expectations.json_values import MAX_ITEMS, MAX_TEXT
 from expectations.results import NOTE_NO_VALUE
 from expectations.suites import LATE_RECORDS, RUN, WINDOW_OUTPUTS, Check
 from jobs.review.suites.ranges import Kind, Past, Rule, limits
+from windowlib.libraries import pa
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from jobs.pipeline.models.pipeline import Pipeline
 
 CRITICAL, WARNING = "critical", "warning"
@@ -136,8 +135,6 @@ def _of_output(name: str, kind: str) -> list[Probe]:
 
 
 def _kind_of(schema: "pa.Schema", name: str) -> str:
-    import pyarrow as pa
-
     kind = schema.field(name).type if name in schema.names else pa.null()
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return "text"

@@ -12,10 +12,9 @@ from jobs.review.suites.history import PastTables
 from jobs.review.suites.probes import Probe, Seen, probes
 from jobs.review.suites.ranges import Rule
 from windowlib.errors import RequestError
+from windowlib.libraries import pa
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from jobs.pipeline.models.pipeline import Pipeline
 
 RUNS_NEEDED = 14

@@ -211,6 +211,8 @@ def test_the_verdict_is_below_what_a_person_wrote_and_replaces_an_earlier_one() 
     assert note_with(f"{first}\n{below}", "published") == f"asked by ann\n\n{below}\n\nHindcast: published"
     assert len(note_with("x" * 500, "y" * 2_000)) == MAX_NOTE
     assert note_with("x" * MAX_NOTE, "published") == "x" * MAX_NOTE
+    hostile = r"among them ![x](//evil/x.png), \[y](//evil), <http://evil>"
+    assert note_with(None, hostile) == r"Hindcast: among them !\[x](//evil/x.png), \\\[y](//evil), \<http://evil>"
 
 
 @pytest.fixture

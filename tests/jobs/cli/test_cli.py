@@ -155,6 +155,7 @@ def test_a_failed_check_is_waived_published_and_rolled_back(shell: Shell) -> Non
         shell("waive", "sales", "2024-01-03", "--run", shell.failed_run("2024-01-03"), "--reason", "a real sale") == 0
     )
     assert "by ann: a real sale" in shell.out
+    assert "failed: window_outputs: total: failed" in shell.out
     assert shell("publish", "sales") == 0
     rows = [json.loads(line) for line in (shell("show", "sales", "--json"), shell.out)[1].splitlines()]
     assert len(rows) == 9

@@ -22,7 +22,7 @@ from tests.jobs.cli.conftest import Shell
 from tests.jobs.publishing.test_current_tables import Killed, plain, rows_of
 from tests.jobs.reading.test_stored_rows import LATE
 from tests.support.fake_replay import PIPELINE, append_day
-from tests.support.fuzzing import seeds
+from tests.support.fuzzing import chances
 from windowlib.records.tables import LATE_RECORDS, WINDOW_OUTPUTS
 
 TABLES = (WINDOW_OUTPUTS, LATE_RECORDS)
@@ -85,8 +85,7 @@ def test_the_tables_follow_random_commands_of_which_some_are_killed(
     kept: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit = plain_table.replace_slices
-    for seed in seeds(1):
-        rng = Random(seed)
+    for rng in chances(1):
         kept("run", "sales", *RANGE)
         for _ in range(4):
             kill = rng.choice([None, None, "before", "after"])

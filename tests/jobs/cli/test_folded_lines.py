@@ -14,7 +14,7 @@ from jobs.planning.steps import Reason, Step
 from jobs.runs import Slice
 from tests.jobs.cli.conftest import Shell
 from tests.support.fake_replay import FAILS, append_day
-from tests.support.fuzzing import seeds
+from tests.support.fuzzing import chances
 from tests.support.timing import growth
 
 RANGE = ("--from", "2024-01-01", "--to", "2024-01-13")
@@ -96,8 +96,7 @@ def random_plan(chance: random.Random, count: int) -> Plan:
 
 
 def test_folded_plans_name_every_slice_and_add_up(capsys: pytest.CaptureFixture[str]) -> None:
-    for seed in seeds(60):
-        chance = random.Random(seed)
+    for chance in chances(60):
         planned = random_plan(chance, chance.randrange(1, 40))
         at_least = chance.choice([1, 2, FOLD_FROM, SINGLE])
         capsys.readouterr()

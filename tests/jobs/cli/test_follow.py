@@ -377,10 +377,7 @@ def test_new_slices_are_followed_although_an_old_change_lacks_the_state_before_i
 
 def condemned(result: RunResult) -> LedgerEvent:
     return LedgerEvent(
-        kind=EventKind.CONDEMNED,
-        run_id=result.run_id,
-        attempt_id=result.attempt_id,
-        **slice_columns(result.slice),
+        kind=EventKind.CONDEMNED, run_id=result.run_id, attempt_id=result.attempt_id, **slice_columns(result.slice)
     )
 
 

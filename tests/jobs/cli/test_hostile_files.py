@@ -133,10 +133,7 @@ def test_a_file_without_the_right_to_read_it_is_refused(tmp_path: Path, kind: Ki
 def test_commands_do_not_wait_for_pipes(shell: Shell) -> None:
     pipe = shell.root / "pipe.json"
     os.mkfifo(pipe)
-    for command in (
-        ("suite", "try", str(pipe), "sales"),
-        ("run", "sales", "--plan", str(pipe)),
-    ):
+    for command in (("suite", "try", str(pipe), "sales"), ("run", "sales", "--plan", str(pipe))):
         with bounded():
             assert shell(*command) in {1, 2}
         assert str(pipe) in shell.err

@@ -78,8 +78,10 @@ def test_an_edited_cut_changes_no_gauge_and_no_status_until_it_is_adopted(shell:
 
 
 def test_a_pipeline_that_cannot_be_read_is_a_gauge_and_an_exit_status(shell: "Shell") -> None:
-    (shell.root / "pipelines" / "other.yaml").write_text("pipeline: other\n", encoding="utf-8")
+    for name in ("other", "not UTF-8 \udcff\n"):
+        (shell.root / "pipelines" / f"{name}.yaml").write_text("pipeline: other\n", encoding="utf-8")
     assert gauges(shell, status=1)["readable"] == 1
+    assert r'hindcast_readable{pipeline="not UTF-8 \\udcff\\n"} 0.0' in shell.out
     assert 'hindcast_readable{pipeline="other"} 0.0' in shell.out
     assert shell("run", "sales", *RANGE) == 0
     (commit,) = Path(shell.root, "sales", "ledger", "_delta_log").glob("*03.json")

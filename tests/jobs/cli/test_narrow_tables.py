@@ -45,10 +45,7 @@ def test_the_table_of_a_run_has_room_for_large_numbers_and_folded_slices(
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(WIDTH))
     numbers = [f"{count:,}" for count in (size, size, size // 1_000, 0, size // 100, size)]
-    rows = [
-        ("2013-02-01 … 2013-02-07", "fail, waived", "28f02afc6d1c", *numbers),
-        ("2013-02-08", "pass", "", *numbers),
-    ]
+    rows = [("2013-02-01 … 2013-02-07", "fail, waived", "28f02afc6d1c", *numbers), ("2013-02-08", "pass", "", *numbers)]
     print_table("flights", ("slice", "verdict", "run", *COUNTS), rows, right=COUNTS, whole=("slice", "run"))
     shown = _table(capsys.readouterr().out, "slice")
     text = "\n".join(shown)

@@ -97,3 +97,19 @@ def test_a_run_that_waited_while_somebody_rolled_back_publishes_nothing(
     told, state = shell.err, shell.json("status", "sales")["pipelines"][0]
     assert (state["published"]["slices"], state["held"] is None) == (0, bool(after))
     assert (status, "(wrong rates)" in told, len(state["requests"])) == ((0, False, 1) if options else (1, True, 0))
+
+
+def test_a_run_that_waited_while_another_spec_was_published_does_not_undo_it(
+    shell: Shell, request_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Defect: it published the spec that the pipeline file had when the wait began, without a word."""
+
+    def sleep(_seconds: float) -> None:
+        assert shell("cancel", "sales", "--request", request_id, "--reason", "not needed") == 0
+        path = shell.root / "pipelines" / "sales.yaml"
+        path.write_text(path.read_text().replace("size: 1d", "size: 2d"))
+        assert shell("run", "sales", "--from", "2024-01-01", "--to", HELD) == 0
+
+    monkeypatch.setattr(cli_run, "sleep", sleep)
+    assert shell("run", "sales", *SHORTER, "--wait") == 1
+    assert "another spec of 2024-01-01, 2024-01-02 since this command began to wait, so it replays nothing" in shell.err

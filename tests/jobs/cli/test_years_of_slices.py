@@ -24,10 +24,7 @@ from jobs.planning.request_context import Asked, open_request_context
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
 from tests.support.years_of_slices import DAY_MS, YearsOfSlices
 
-COMMANDS = {
-    "status": (),
-    "plan": ("sales", "--from", "1990-02-01", "--to", "1990-02-08"),
-}
+COMMANDS = {"status": (), "plan": ("sales", "--from", "1990-02-01", "--to", "1990-02-08")}
 FEWEST = 300
 """So many slices have more events than `LedgerLimits.snapshot_every`, so the first reader writes a snapshot."""
 

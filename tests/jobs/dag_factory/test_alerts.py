@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.dags
 
 SECRET = "T0K3N-of-the-webhook"  # noqa: S105 - it must not be in a log
+SLACK = "airflow.providers.slack.notifications.slack_webhook"
 ALERTS = """
 alerts:
   to:
@@ -185,6 +186,8 @@ def test_events_that_are_switched_off_send_nothing(
         ("mail", None, "gives no `email` addresses"),
         ("gone", {"conn_type": "http", "host": f"http://{HOST}:1/{SECRET}"}, "ConnectError"),
         ("{notifier: no.such.Class}", None, "there is no such class"),
+        ("{notifier: subprocess.Popen, arguments: {args: ['false']}}", None, "it is not a notifier of Airflow"),
+        ("{notifier: airflow.sdk.BaseOperator, arguments: {task_id: a}}", None, "it is not a notifier of Airflow"),
     ],
 )
 def test_a_message_that_cannot_be_sent_is_a_line_without_the_address_and_the_others_get_theirs(
@@ -237,48 +240,50 @@ def test_the_address_of_a_webhook_has_the_port_of_its_connection(connection: dic
     assert _url(Connection(conn_id="hook", conn_type="http", **connection)) == url
 
 
-class RecordingNotifier:
-    """A notifier of some provider."""
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """The arguments that the notifier of Slack gets, which is a notifier of this test."""
+    from airflow.sdk import BaseNotifier
 
-    made: list[dict[str, Any]] = []  # noqa: RUF012 - each test empties it
+    made: list[dict[str, Any]] = []
 
-    def __init__(self, **arguments: Any) -> None:  # noqa: ANN401
-        self.arguments = arguments
+    class RecordingNotifier(BaseNotifier):
+        def __init__(self, **arguments: Any) -> None:  # noqa: ANN401
+            super().__init__()
+            self.arguments = arguments
 
-    def notify(self, context: object) -> None:
-        del context
-        self.made.append(self.arguments)
+        def notify(self, context: object) -> None:
+            del context
+            made.append(self.arguments)
+
+    module = ModuleType("slack_webhook")
+    monkeypatch.setattr(module, "SlackWebhookNotifier", RecordingNotifier, raising=False)
+    monkeypatch.setitem(sys.modules, SLACK, module)
+    return made
 
 
-def test_any_notifier_gets_the_message_in_its_arguments() -> None:
+def test_any_notifier_gets_the_message_in_its_arguments(made: list[dict[str, Any]]) -> None:
     from jobs.dag_factory.messages import send
 
-    name = f"{RecordingNotifier.__module__}.{RecordingNotifier.__qualname__}"
+    name = f"{SLACK}.SlackWebhookNotifier"
     arguments = "{summary: '{subject}!', details: {links: ['{url}'], tries: 3}}"
     alerts = sales(f"{PIPELINE}\nalerts: {{to: {{notifier: {name}, arguments: {arguments}}}}}\n").alerts
     assert alerts is not None
-    RecordingNotifier.made.clear()
     assert send(ALERT, alerts, {}) == 1
-    assert RecordingNotifier.made == [
-        {"summary": "sales: 1 slice held!", "details": {"links": ["http://x/y"], "tries": 3}}
-    ]
+    assert made == [{"summary": "sales: 1 slice held!", "details": {"links": ["http://x/y"], "tries": 3}}]
 
 
 def test_slack_reads_no_link_and_no_mention_in_a_value_of_the_log(
-    connections: None, monkeypatch: pytest.MonkeyPatch
+    connections: None, monkeypatch: pytest.MonkeyPatch, made: list[dict[str, Any]]
 ) -> None:
     from jobs.dag_factory.messages import send
 
     assert connections is None
-    module = ModuleType("slack_webhook")
-    monkeypatch.setattr(module, "SlackWebhookNotifier", RecordingNotifier, raising=False)
-    monkeypatch.setitem(sys.modules, "airflow.providers.slack.notifications.slack_webhook", module)
     monkeypatch.setenv("AIRFLOW_CONN_CHAT", json.dumps({"conn_type": "slackwebhook", "password": SECRET}))
     alerts = sales(f"{PIPELINE}\nalerts: {{to: chat}}\n").alerts
     assert alerts is not None
-    RecordingNotifier.made.clear()
     assert send(replace(ALERT, lines=("among them <!channel>, <http://x|a & b>",)), alerts, {}) == 1
-    [arguments] = RecordingNotifier.made
+    [arguments] = made
     assert arguments["text"].splitlines()[1] == "among them &lt;!channel&gt;, &lt;http://x|a &amp; b&gt;"
 
 

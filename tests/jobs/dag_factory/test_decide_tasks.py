@@ -61,7 +61,7 @@ class World:
         task = self.dags[dag_id].get_task(task_id)
         outlets: dict[Any, Any] = dict.fromkeys(task.outlets, event)
         params = {"action": None, "request_id": None} | conf
-        return {"dag_run": run, "ti": ti, "params": params, "outlet_events": outlets}
+        return {"dag": self.dags[dag_id], "dag_run": run, "ti": ti, "params": params, "outlet_events": outlets}
 
     def run(self, dag_id: str, run_id: str, task_id: str, conf: dict[str, Any]) -> Any:  # noqa: ANN401
         """Run a task; keep its result as XCom."""

@@ -4,7 +4,6 @@ import asyncio
 import importlib
 import json
 import logging
-import random
 import subprocess
 import sys
 import threading
@@ -25,7 +24,7 @@ from jobs.pipeline.slices import MAX_SLICES
 from jobs.planning.request_context import open_request_context
 from jobs.wall_clock import now_ms
 from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, sales
-from tests.support.fuzzing import seeds
+from tests.support.fuzzing import chances
 from windowlib.errors import CheckpointError, HindcastError, LedgerError, LogError, RequestError, SpecError, StoreError
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ class Tasks:
             get_ti_count=self.count,
             task_id="the task",
         )
-        self.context: Any = {"dag_run": run, "params": {}, "outlet_events": outlets, "ti": ti}
+        self.context: Any = {"dag": dag, "dag_run": run, "params": {}, "outlet_events": outlets, "ti": ti}
 
     def count(self, **asked: object) -> int:
         """The number of tasks in Airflow's database."""
@@ -141,6 +140,22 @@ def test_the_order_of_plan_leads_through_gate_and_publish(tasks: Tasks, lake: La
     assert tasks.events == ["2024-01-01"]
     with pytest.raises(AirflowSkipException, match="no slice after the published head 2024-01-01 is over"):
         tasks.plan()
+
+
+@pytest.mark.parametrize(
+    "forged", [{"pipeline": "/elsewhere/sales.yaml"}, {"lake": "/elsewhere"}, {"who": "bob"}], ids=str
+)
+def test_tasks_refuse_an_order_that_a_user_has_changed_in_xcom(
+    tasks: Tasks, lake: Lake, forged: dict[str, str]
+) -> None:
+    """Else a user who may start DAG runs chooses the code that a worker imports, or a name in the ledger."""
+    from airflow.sdk.exceptions import AirflowFailException
+
+    order: Any = stage(lake, tasks.plan())
+    for name in ("replay", "gate", "publish"):
+        with pytest.raises(AirflowFailException, match=f"the order .* is for .* {next(iter(forged.values()))}"):
+            tasks.run(name, order | forged)
+    assert sales_view(lake).published == {}
 
 
 def test_the_events_are_sent_although_airflow_does_not_tell_the_state_of_a_settled_run(
@@ -659,9 +674,7 @@ def test_a_run_that_waits_for_a_day_starts_the_restatement_first(
         auto.plan()
 
 
-def test_all_events_of_a_producer_since_the_first_due_slice_are_read_in_pages(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_all_events_of_a_producer_since_the_first_due_slice_are_read_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the newest thousand once were: after an outage, the event of the first due slice was not among them."""
     from airflow.sdk.execution_time import task_runner
 
@@ -680,8 +693,7 @@ def test_all_events_of_a_producer_since_the_first_due_slice_are_read_in_pages(
 
     monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", SimpleNamespace(send=send), raising=False)
     monkeypatch.setattr(dag_runs, "PAGE_EVENTS", 5)
-    for seed in seeds(20):
-        rng = random.Random(seed)
+    for rng in chances(20):
         times = [datetime.fromtimestamp(rng.randrange(rng.choice([4, 400])), tz=UTC) for _ in range(rng.randrange(60))]
         stored[:] = [
             SimpleNamespace(timestamp=at, partition_key=str(number)) for number, at in enumerate(sorted(times))

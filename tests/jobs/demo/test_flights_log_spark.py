@@ -9,7 +9,6 @@ import sys
 import time
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from delta.tables import DeltaTable
@@ -18,10 +17,8 @@ from jobs.demo.flights import COLUMNS, PROPERTIES, TABLE, DayLoaded, load_flight
 from jobs.demo.flights_rows import read_flights
 from tests.support.logs import log_order, make_log
 from tests.support.places import ROOT
+from tests.support.spark_session import SparkSession
 from windowlib.errors import LogError, RequestError
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -30,7 +27,7 @@ END = date(2013, 2, 10)
 
 
 @pytest.fixture(scope="module")
-def lake(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Path:
+def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake with three days. Its name needs quoting in every language."""
     assert spark is not None
     root = tmp_path_factory.mktemp("lakes") / "a `lake` of 'ours' é"
@@ -51,7 +48,7 @@ def commits(lake: Path) -> list[list[dict[str, dict[str, object]]]]:
 
 
 @pytest.mark.slow
-def test_the_order_of_commits_is_the_order_of_reports(spark: "SparkSession", lake: Path) -> None:
+def test_the_order_of_commits_is_the_order_of_reports(spark: SparkSession, lake: Path) -> None:
     expected = [row for rows in read_flights(DAYS[0], END).values() for row in rows]
     assert log_order(spark, str(lake / TABLE), *COLUMNS) == expected
 
@@ -76,14 +73,14 @@ def test_the_properties_are_there_from_the_first_commit(lake: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_delete_is_refused(spark: "SparkSession", lake: Path) -> None:
+def test_a_delete_is_refused(spark: SparkSession, lake: Path) -> None:
     table = DeltaTable.forPath(spark, str(lake / TABLE))
     with pytest.raises(Exception, match="DELTA_CANNOT_MODIFY_APPEND_ONLY"):
         table.delete("carrier = 'HA'")
 
 
 @pytest.mark.slow
-def test_loading_again_adds_only_the_days_that_are_not_there(spark: "SparkSession", own_lake: Path) -> None:
+def test_loading_again_adds_only_the_days_that_are_not_there(spark: SparkSession, own_lake: Path) -> None:
     seen: list[DayLoaded] = []
     summary = load_flights(str(own_lake), DAYS[1], date(2013, 2, 11), progress=seen.append)
     assert (summary.loaded, summary.skipped, summary.records) == ((END,), tuple(DAYS[1:]), 692)
@@ -115,7 +112,7 @@ def test_a_day_that_another_load_commits_meanwhile_is_not_doubled(
 
 @pytest.mark.e2e
 @pytest.mark.slow
-def test_a_load_that_is_killed_goes_on_where_it_stopped(spark: "SparkSession", tmp_path: Path) -> None:
+def test_a_load_that_is_killed_goes_on_where_it_stopped(spark: SparkSession, tmp_path: Path) -> None:
     first, end = date(2013, 2, 1), date(2013, 2, 9)
     command = (
         "from datetime import date; from jobs.demo.flights import load_flights; "
@@ -139,7 +136,7 @@ def test_a_load_that_is_killed_goes_on_where_it_stopped(spark: "SparkSession", t
 
 
 @pytest.mark.slow
-def test_what_a_killed_creation_leaves_is_built_upon(spark: "SparkSession", tmp_path: Path) -> None:
+def test_what_a_killed_creation_leaves_is_built_upon(spark: SparkSession, tmp_path: Path) -> None:
     assert spark is not None
     log = tmp_path / TABLE / "_delta_log"
     log.mkdir(parents=True)
@@ -169,7 +166,7 @@ def test_something_else_in_the_place_is_refused(tmp_path: Path) -> None:
         load_flights(str(tmp_path), DAYS[0], END)
 
 
-def test_a_table_that_is_not_ours_is_refused(spark: "SparkSession", tmp_path: Path) -> None:
+def test_a_table_that_is_not_ours_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     make_log(
         spark,
         str(tmp_path / TABLE),
@@ -181,7 +178,7 @@ def test_a_table_that_is_not_ours_is_refused(spark: "SparkSession", tmp_path: Pa
         load_flights(str(tmp_path), DAYS[0], END)
 
 
-def test_a_table_without_our_properties_is_refused(spark: "SparkSession", lake: Path, tmp_path: Path) -> None:
+def test_a_table_without_our_properties_is_refused(spark: SparkSession, lake: Path, tmp_path: Path) -> None:
     source = spark.read.format("delta").load(str(lake / TABLE))
     source.write.format("delta").partitionBy("ingest_date").save(str(tmp_path / TABLE))
     with pytest.raises(LogError, match=r"not made by load-flights.*enableRowTracking"):
@@ -189,7 +186,7 @@ def test_a_table_without_our_properties_is_refused(spark: "SparkSession", lake: 
 
 
 @pytest.mark.slow
-def test_a_day_that_somebody_added_to_is_refused(spark: "SparkSession", own_lake: Path) -> None:
+def test_a_day_that_somebody_added_to_is_refused(spark: SparkSession, own_lake: Path) -> None:
     path = str(own_lake / TABLE)
     extra = (
         spark.read.format("delta").load(path).where("flight_id = '2013-02-07-UA-1545-EWR' OR carrier = 'HA'").limit(1)

@@ -12,14 +12,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from jobs.demo.flights_rows import (
-    DAY_MS,
-    END_DAY,
-    FIRST_DAY,
-    NEW_YORK,
-    FlightRow,
-    read_flights,
-)
+from jobs.demo.flights_rows import DAY_MS, END_DAY, FIRST_DAY, NEW_YORK, FlightRow, read_flights
 
 pytestmark = pytest.mark.slow
 
@@ -106,10 +99,7 @@ def test_no_flight_is_reported_before_it_left_or_a_day_and_a_delay_after_its_sch
 
 
 def test_some_days_alone_are_the_same_as_in_the_year(year: dict[date, list[FlightRow]]) -> None:
-    for first, end in [
-        (date(2013, 3, 10), date(2013, 3, 12)),
-        (date(2014, 1, 1), END_DAY),
-    ]:
+    for first, end in [(date(2013, 3, 10), date(2013, 3, 12)), (date(2014, 1, 1), END_DAY)]:
         assert read_flights(first, end) == {day: rows for day, rows in year.items() if first <= day < end}
 
 

@@ -3,7 +3,6 @@
 from datetime import date, timedelta
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -28,10 +27,8 @@ from jobs.pipeline.models.pipeline import Pipeline
 from tests.support.delta_logs import track_rows
 from tests.support.fuzzing import seeds
 from tests.support.replays import NOW_MS, pipeline_of, run_range
+from tests.support.spark_session import SparkSession
 from windowlib.columnar.instants import Codes
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -164,7 +161,7 @@ def test_the_share_of_late_records_is_that_of_a_replay_in_the_order_of_commits(t
 
 @pytest.mark.slow
 def test_the_share_of_late_records_is_that_of_a_replay_in_the_order_of_columns(
-    spark: "SparkSession", tmp_path: Path
+    spark: SparkSession, tmp_path: Path
 ) -> None:
     _write_log(tmp_path / "log", Random(5))
     wishes = Wishes(key=("key",), event_time="at:ms", order=("rank", "id"), window_ms=2 * HOUR_MS)

@@ -1,7 +1,6 @@
 """The file that is proposed for a table replays all its records."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,13 +10,11 @@ from jobs.lake.lake import Lake
 from jobs.pipeline.slices import show_ms, slice_grid
 from tests.jobs.doctor import tables
 from tests.support.replays import NOW_MS, run_range
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.support.spark_session import SparkSession
 
 
 @pytest.mark.parametrize("kind", tables.ALL)
-def test_the_proposed_file_replays_and_publishes_all_records(spark: "SparkSession", kind: str, tmp_path: Path) -> None:
+def test_the_proposed_file_replays_and_publishes_all_records(spark: SparkSession, kind: str, tmp_path: Path) -> None:
     tables.ALL[kind](tmp_path / "clicks")
     request = Request(
         table="clicks",

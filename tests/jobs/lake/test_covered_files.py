@@ -10,7 +10,7 @@ import pytest
 
 from jobs.lake.covered_files import Cover, CoveredFile, StoredDigests, check_file, cover_of, digests_text
 from tests.support.flips import flipped
-from tests.support.fuzzing import seeds
+from tests.support.fuzzing import chances, seeds
 from tests.support.log_files import write_checksum_file
 from windowlib.errors import LogError
 
@@ -108,8 +108,7 @@ def test_a_reader_with_page_checksums_compares_the_footer_only(tmp_path: Path) -
 
 
 def test_texts_of_digests_can_be_joined() -> None:
-    for seed in seeds(20):
-        chance = random.Random(seed)
+    for chance in chances(20):
         digests = {f"p{number}/é\udc80": chance.randbytes(8) for number in range(chance.randrange(40))}
         paths = [*digests]
         half = len(paths) // 2

@@ -2,7 +2,6 @@
 
 import random
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pytest
@@ -16,9 +15,7 @@ from jobs.pipeline.models.log import SliceGrammar
 from jobs.runs import Slice
 from tests.support.logs import log_order, make_log
 from tests.support.other_log import DAY_MS, DAYS, PARTITION, SCHEMA, other_log
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.support.spark_session import SparkSession
 
 pytestmark = pytest.mark.spark
 FIRST_MS = -2 * DAY_MS
@@ -29,7 +26,7 @@ SLICES = tuple(
 
 @pytest.mark.slow
 def test_files_and_row_ids_give_the_order_of_spark_before_and_after_a_checkpoint(
-    spark: "SparkSession", tmp_path: Path
+    spark: SparkSession, tmp_path: Path
 ) -> None:
     logged = other_log(random.Random(7), records_per_day=30)
     often = PROPERTIES | {"delta.checkpointInterval": str(len(logged.commits))}
@@ -52,7 +49,7 @@ def _pin(path: str) -> PinnedLog:
     return pin_log(DeltaPlace(uri=path), by=SliceGrammar(by=PARTITION), slices=SLICES, order=CommitOrder())
 
 
-def _check(spark: "SparkSession", path: str) -> None:
+def _check(spark: SparkSession, path: str) -> None:
     log = _pin(path)
     assert direct_reading(log) == DirectReading(why_spark=None)
     columns = ["sensor-id", "select", "größe"]

@@ -16,7 +16,7 @@ from jobs.lake.arrow_sql import query
 from jobs.lake.file_commits import append_rows, commit_files, file_statistics, new_path
 from jobs.lake.store import add_fields, ensure_table, read_attempts
 from jobs.lake.table_files import TableFile
-from tests.support.fuzzing import seeds
+from tests.support.fuzzing import chances, seeds
 from windowlib.columnar.arrow import arrow_type
 from windowlib.errors import StoreError
 from windowlib.records import tables
@@ -112,8 +112,7 @@ def test_every_reader_finds_the_rows_of_a_commit_of_files(tmp_path: Path) -> Non
 
 
 def test_statistics_enclose_all_values(tmp_path: Path) -> None:
-    for seed in seeds(60):
-        chance = random.Random(seed)
+    for chance in chances(60):
         rows = random_rows(chance, chance.randrange(1, 12))
         pq.write_table(rows, tmp_path / "file", row_group_size=chance.randrange(1, 5))
         found = file_statistics(pq.read_metadata(tmp_path / "file"), max_text=chance.choice([1, 3, 32]))
@@ -147,10 +146,7 @@ def test_no_file_is_skipped_by_a_filter_that_a_row_fulfils(tmp_path: Path) -> No
             assert dataset.to_table(filter=wanted).num_rows == rows.filter(wanted).num_rows, (name, value)
 
 
-RECORD: Node = {
-    "type": "struct",
-    "fields": [{"name": "id", "type": "string", "nullable": True, "metadata": {}}],
-}
+RECORD: Node = {"type": "struct", "fields": [{"name": "id", "type": "string", "nullable": True, "metadata": {}}]}
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from jobs.lake.parquet_place import ParquetPlace
 from jobs.lake.parquet_schema import common_type
 from jobs.pipeline.models.log import SliceGrammar
 from jobs.runs import Slice
-from tests.support.fuzzing import seeds
+from tests.support.fuzzing import chances, seeds
 from windowlib.errors import LogError
 from windowlib.records.column_types import Node, parse_type
 
@@ -114,8 +114,7 @@ TYPES = {
 
 
 def test_the_common_type_does_not_depend_on_the_order_of_the_files() -> None:
-    for seed in seeds(50):
-        chance = random.Random(seed)
+    for chance in chances(50):
         kinds = [parse_type(one) for one in chance.sample([*TYPES, *TYPES.values(), "string", "timestamp"], 3)]
         wrap: Callable[[Node], Node] = chance.choice((lambda one: one, _in_a_list, _in_a_struct))
         found = [common_type([wrap(one) for one in order]) for order in itertools.permutations(kinds)]

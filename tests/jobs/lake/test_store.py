@@ -14,7 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 from jobs.lake.delta_tables import expect_commits, forget_table, open_table, opening_tables_once
 from jobs.lake.file_commits import append_rows
 from jobs.lake.store import add_fields, dataset_of, ensure_table, read_attempts
-from tests.support.fuzzing import seeds
+from tests.support.fuzzing import chances, seeds
 from windowlib.errors import SpecError, StoreError
 from windowlib.records import tables
 from windowlib.records.tables import Table
@@ -169,10 +169,7 @@ def test_a_column_that_no_file_has_gets_another_type_role_or_case(tmp_path: Path
     old, new = (
         read_attempts(uri, [(slice_id, "a")], ["total", "tried", "more"]).to_pylist()[0] for slice_id in ("s0", "s2")
     )
-    assert (old, new) == (
-        {"total": 5, "tried": None, "more": None},
-        {"total": None, "tried": 0.5, "more": None},
-    )
+    assert (old, new) == ({"total": 5, "tried": None, "more": None}, {"total": None, "tried": 0.5, "more": None})
     assert DeltaTable(uri).metadata().configuration == before
     DeltaTable(uri).delete("slice_id = 's2'")
     ensure_table(uri, tables.window_outputs({**KEYS, "Tried": "string"}, {"total": "bigint"}))
@@ -222,8 +219,7 @@ def test_a_damaged_file_changes_nothing_or_gives_an_error_of_one_paragraph(
     files = _made(tmp_path / "t", tables.window_outputs(KEYS, {"total": "bigint"}))
     pairs = [(f"s{number}", "a") for number in range(3)]
     named = 0
-    for seed in seeds(60):
-        rng = random.Random(seed)
+    for rng in chances(60):
         path = rng.choice(files)
         data = path.read_bytes()
         harmed = rng.choice([data[: rng.randrange(len(data))], b"", rng.randbytes(len(data))])

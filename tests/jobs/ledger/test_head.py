@@ -3,7 +3,6 @@
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -12,7 +11,7 @@ from unittest.mock import Mock
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 
 from jobs.lake.durable_commits import added_paths
 from jobs.ledger.chain import GENESIS, event_hash
@@ -203,48 +202,6 @@ def test_a_damaged_head_file_is_named(rolled_back: Path) -> None:
         path.write_bytes(content)
         with pytest.raises(LedgerError, match=f"head file {path} of ledger .* is damaged"):
             new_process(rolled_back).view()
-
-
-def as_earlier_version(uri: Path) -> None:
-    """Make a ledger as versions without own hashes and heads have written it."""
-    stored = sorted(DeltaTable(uri).to_pyarrow_table().to_pylist(), key=lambda row: (row["seq"], row["ordinal"]))
-    schema = ledger_schema().remove(ledger_schema().get_field_index("hash"))
-    shutil.rmtree(uri)
-    write_deltalake(uri, schema.empty_table(), mode="append")
-    for version in sorted({row["seq"] for row in stored}):
-        rows = [row for row in stored if row["seq"] == version]
-        write_deltalake(uri, pa.Table.from_pylist(rows, schema=schema), mode="append")
-    REMEMBERED.forget_all()
-
-
-@pytest.mark.parametrize("compact_every", [1, 100])
-def test_a_ledger_of_an_earlier_version_is_read_and_continued(rolled_back: Path, compact_every: int) -> None:
-    expected = opened(rolled_back).view()
-    as_earlier_version(rolled_back)
-    assert opened(rolled_back).view() == expected
-    ledger = opened(rolled_back, limits=LedgerLimits(compact_every=compact_every))
-    ledger.write(lambda _view: [LedgerEvent(kind=EventKind.NOTE, reason="the first with a hash")])
-    ledger.write(lambda _view: [LedgerEvent(kind=EventKind.NOTE, reason="the second")])
-    view = new_process(rolled_back).view()
-    assert replace(view, version=0) == replace(expected, version=0)
-    rows = sorted(DeltaTable(rolled_back).to_pyarrow_table().to_pylist(), key=lambda row: (row["seq"], row["ordinal"]))
-    assert [row["hash"] for row in rows[-2:]] == [event_hash(row) for row in rows[-2:]]
-    assert rows[0]["hash"] is None
-
-
-def test_unreadable_details_at_the_end_of_a_ledger_without_own_hashes_are_named(rolled_back: Path) -> None:
-    """Defect: "unexpected JSONDecodeError … This is a bug". Only the newest event of such a ledger is unprotected."""
-    as_earlier_version(rolled_back)
-    without_hash = ledger_schema().remove(ledger_schema().get_field_index("hash"))
-    added = [
-        json.loads(line).get("add", {}).get("path") for line in newest_commit(rolled_back).read_text().splitlines()
-    ]
-    [path] = [rolled_back / one for one in added if one]
-    rows = pq.ParquetFile(path).read().to_pylist()
-    rows[-1]["details"] = rows[-1]["details"][:-1]
-    pq.write_table(pa.Table.from_pylist(rows, schema=without_hash), path)
-    with pytest.raises(LedgerError, match=rf"{path.name}: its details are not JSON"):
-        opened(rolled_back).view()
 
 
 def test_lost_commit_files_are_written_again_if_their_data_files_prove_them(tmp_path: Path) -> None:

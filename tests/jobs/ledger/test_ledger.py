@@ -376,7 +376,7 @@ def seen_in(ledger: Ledger) -> object:
 def test_a_flipped_bit_in_the_ledger_is_detected_or_harmless(tmp_path: Path, which: str) -> None:
     """L9. Defect: six of 1,200 flips of the newest commit's file changed the view, and others ended in a TypeError.
 
-    Each flip takes milliseconds here. `test_flips_spark.py` flips bits in all tables of a lake.
+    Each flip takes milliseconds here. `tests.flips` flips bits in all tables of a lake.
     """
     uri = tmp_path / "ledger"
     some_events(uri)

@@ -227,7 +227,7 @@ def test_the_next_events_must_continue_the_chain_of_the_snapshot(tmp_path: Path)
     process(uri).write(lambda _view: request(1, 2))
     other = read_snapshot(str(uri))
     assert other is not None
-    other.link = replace(other.link, tip="f" * 64)
+    other.tip = "f" * 64
     other.tips[other.known] = "f" * 64
     snapshot.write_snapshot(str(uri), other)
     never = replace(EVERY, snapshot_every=10**6)

@@ -8,13 +8,7 @@ from typing import Any
 
 import pytest
 
-from jobs.ledger.events import (
-    EventKind,
-    LedgerEvent,
-    checks_fingerprint_of,
-    encode_details,
-    with_checks,
-)
+from jobs.ledger.events import EventKind, LedgerEvent, checks_fingerprint_of, encode_details, with_checks
 from jobs.ledger.later import LaterSequence
 from jobs.ledger.projection import project
 from jobs.ledger.stored_details import EventPlace, StoredDetails

@@ -5,11 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from jobs.engine.fingerprints import spec_fingerprint
 from jobs.ledger.view import LedgerView, RequestKind, RequestState, StagedRun
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.requests import Staging, run_request
 from jobs.planning.request_context import RequestContext
+from jobs.planning.steps import Ask
 from jobs.publishing.decisions import rollback
+from jobs.publishing.publication_warnings import publication_warnings
 from jobs.publishing.publishing import publish
 from jobs.replay.orders import ReplayOrder
 from jobs.runs import RunResult, Verdict
@@ -146,3 +149,26 @@ def test_a_candidate_leaves_no_slice_out_that_was_published_while_it_worked_and_
     assert again.request_id == outcome.request_id
     assert publish(work, who="ann", request_id=outcome.request_id).is_published
     assert len(work.ledger.view().published) == 3
+
+
+def test_a_run_during_which_a_candidate_is_promoted_does_not_undo_the_promotion(lake: Path) -> None:
+    """Defect: the run published the former spec again, although nobody had seen that."""
+    work, edited = work_on(lake), work_on(lake, EDITED)
+    run_request(work, asked(*RANGE), FakeReplayer())
+    tried = candidate(edited, FakeReplayer())
+    append_day(lake, "2024-01-03", {"c": 5})
+
+    def promote(_order: ReplayOrder) -> None:
+        assert publish(edited, who="ann", request_id=tried.request_id).is_published
+
+    outcome = run_request(work, asked(*RANGE), FakeReplayer(on_order=promote))
+    assert outcome.publication is not None
+    assert "readers got runs of another spec of 2024-01-01, 2024-01-02, 2024-01-03 since" in outcome.publication.why
+    head = work.ledger.view().head
+    assert head is not None
+    assert head.result.spec_fingerprint == spec_fingerprint(edited.pipeline)
+    slices = tuple(run.result.slice for run in tried.runs)
+    planned = work.plan(work.ledger.view(), Ask(slices=slices))
+    [told] = publication_warnings(work.lake, work.ledger.view(), planned)
+    assert told.startswith("readers see 2024-01-01, 2024-01-02 by another spec, which was published after that of")
+    assert publish(work, who="bob", request_id=outcome.request_id).is_published, "a person has looked"

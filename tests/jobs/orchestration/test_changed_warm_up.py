@@ -19,15 +19,7 @@ from jobs.planning.request_context import Asked, RequestContext, open_request_co
 from jobs.replay.replayer import replay_chunk
 from jobs.replay.restart import restart_before
 from jobs.runs import WarmUp
-from tests.jobs.orchestration.test_late_repair import (
-    SESSION,
-    SIZES,
-    pipeline_text,
-    repair,
-    run_days,
-    shown,
-    start_ms,
-)
+from tests.jobs.orchestration.test_late_repair import SESSION, SIZES, pipeline_text, repair, run_days, shown, start_ms
 from tests.jobs.replay.test_without_spark import FIRST
 from tests.support.fake_replay import spark_task
 from tests.support.replays import NOW_MS, context_in, pipeline_of

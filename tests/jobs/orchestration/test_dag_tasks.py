@@ -11,15 +11,17 @@ import pytest
 
 from jobs.lake.lake import Lake
 from jobs.ledger.publications import Hold
+from jobs.ledger.view import RequestKind
 from jobs.orchestration import dag_orders, dag_tasks, replay_job
 from jobs.orchestration.backfill_form import FormError
 from jobs.orchestration.dag_orders import Order
 from jobs.orchestration.dag_tasks import DagRun, Published
 from jobs.orchestration.interval_backfill import AskAirflow
 from jobs.orchestration.open_ranges import RangeTaken
+from jobs.orchestration.requests import run_request
 from jobs.orchestration.scheduling import Skip, Wait
 from jobs.planning.lease_keeping import release
-from jobs.planning.request_context import open_request_context
+from jobs.planning.request_context import Asked, open_request_context
 from jobs.publishing.decisions import cancel, rollback
 from jobs.publishing.optimistic_check import By
 from jobs.publishing.publishing import publish_request
@@ -140,6 +142,18 @@ def test_a_request_that_is_not_to_be_published_stays_staged(dag: Dag) -> None:
     assert dag_tasks.publish(order) == Published(
         is_published=False, why="staged, not published, as the run's parameters ask"
     )
+    assert dag.seen == []
+
+
+def test_a_dag_run_that_continues_a_candidate_does_not_publish_it(dag: Dag) -> None:
+    """Defect: it published what no person had compared. The form has `publish` by default."""
+    work = open_request_context(sales(PIPELINE.replace("size: 1d", "size: 2d")), dag.lake, now_ms=now_ms)
+    bounds = day_ms("2024-01-01"), day_ms("2024-01-03")
+    asked = Asked(from_ms=bounds[0], to_ms=bounds[1], who="bob", reason="a trial", kind=RequestKind.CANDIDATE)
+    candidate = run_request(work, asked, FakeReplayer()).request_id
+    order = dag.backfill("2024-01-01", "2024-01-03", request=candidate)
+    dag.replay(order)
+    assert dag_tasks.publish(order).why == "staged, not published, a person promotes a candidate after its comparison"
     assert dag.seen == []
 
 

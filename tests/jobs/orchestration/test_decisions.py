@@ -15,7 +15,7 @@ from jobs.lake.lake import Lake
 from jobs.ledger.events import EventKind
 from jobs.ledger.leases import Holder
 from jobs.ledger.provenance import DagRunOrigin
-from jobs.ledger.view import LedgerView, RequestState
+from jobs.ledger.view import LedgerView, RequestKind, RequestState
 from jobs.orchestration import decisions, scheduling
 from jobs.orchestration.decision_fields import read_decision
 from jobs.orchestration.interval_backfill import plan_backfill_interval
@@ -245,6 +245,19 @@ def test_a_ledger_that_grew_by_other_requests_is_not_outdated(place: Place) -> N
     append_day(place.lake, "2024-01-05", {"a": 1})
     place.stage("2024-01-05", "2024-01-06", "another request", is_fresh=True)
     assert place.decide(ANN, given).publishes
+
+
+def test_a_publication_of_its_slices_makes_a_publication_outdated(tmp_path: Path) -> None:
+    """Defect: a click on an old page took back what another person had published since."""
+    place = Place(tmp_path, amount=1)
+    given = {"action": "publish", "request_id": place.request_id, "ledger_version": place.work.ledger.view().version}
+    edited = replace(place.work, pipeline=sales(PIPELINE.replace("size: 1d", "size: 2d")))
+    asked = Asked(from_ms=day_ms(DAYS[0]), to_ms=day_ms(DAYS[1]), who="bob", reason="", kind=RequestKind.CANDIDATE)
+    publish(edited, who="bob", request_id=run_request(edited, asked, FakeReplayer()).request_id)
+    with pytest.raises(OutdatedDecision, match="readers see other runs of 2024-01-01, because bob published at"):
+        place.decide(ANN, given)
+    given["ledger_version"] = place.work.ledger.view().version
+    assert place.publish(ANN, place.decide(ANN, given)).is_published
 
 
 def test_a_version_from_the_future_is_refused(place: Place) -> None:

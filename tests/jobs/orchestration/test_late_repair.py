@@ -13,11 +13,12 @@ import pytest
 from deltalake import write_deltalake
 
 from jobs.comparing.views import request_sides
+from jobs.lake.lake import Lake
 from jobs.ledger.events import EventKind, LedgerEvent
 from jobs.ledger.provenance import DagRunOrigin
 from jobs.ledger.run_projection import failing_in_sight
-from jobs.ledger.view import Request, RequestKind, StagedRun
-from jobs.orchestration import repair_proposals
+from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
+from jobs.orchestration import late_repair, repair_proposals
 from jobs.orchestration.gating import gate
 from jobs.orchestration.late_repair import asked_for, check_current, refusal_of, repairing
 from jobs.orchestration.outcomes import RequestOutcome
@@ -33,7 +34,14 @@ from jobs.planning.chains import newly_shown
 from jobs.planning.estimate import Estimate
 from jobs.planning.lease_keeping import release
 from jobs.planning.plan import Plan
-from jobs.planning.request_context import Asked, Opened, RequestContext, context_of, open_request_context
+from jobs.planning.request_context import (
+    Asked,
+    Opened,
+    RequestContext,
+    context_of,
+    open_request_context,
+    requested_event,
+)
 from jobs.planning.restating import request_to_continue
 from jobs.planning.steps import Ask, Reason
 from jobs.publishing.decisions import cancel, rollback
@@ -55,6 +63,7 @@ from jobs.review.suites.history import OTHER_SPEC, whole_history
 from jobs.runs import RunResult, Verdict
 from jobs.wall_clock import now_ms
 from tests.jobs.replay.test_without_spark import DAY_MS, DAYS, FIRST, linked_lake, make_log
+from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
 from tests.support.fuzzing import seeds
 from tests.support.no_spark import threads
 from tests.support.replays import NOW_MS, context_in, pipeline_of
@@ -649,3 +658,44 @@ class TestProposals:
             open_request_context(pipeline, work.lake, now_ms=lambda: NOW_MS), who="the schedule"
         )
         assert first.start_ms == start_ms(0) or "needs the times of all earlier records" in sentences[0]
+
+
+SALES_EDITED: Final = PIPELINE.replace("size: 1d", "size: 2d")
+
+
+def repaired_sales(lake: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[RequestContext, Asked]:
+    """A late repair of two published days, without Spark, that is proposed. Only the rows of the first day differ."""
+    for day in ("2024-01-01", "2024-01-02"):
+        append_day(lake, day, {"a": 1})
+    work = open_request_context(sales(), Lake(root=str(lake)), now_ms=lambda: day_ms("2024-02-01"))
+    asked = Asked(from_ms=day_ms("2024-01-01"), to_ms=day_ms("2024-01-03"), who="ann", reason="")
+    run_request(work, asked, FakeReplayer())
+    run_request(replace(work, pipeline=sales(SALES_EDITED)), asked, FakeReplayer(), publish=False)
+
+    def repairs_of(_work: RequestContext, view: LedgerView, request: Request) -> dict[str, str]:
+        return {request.runs["2024-01-01"]: view.published["2024-01-01"]}
+
+    monkeypatch.setattr(late_repair, "repairs_of", repairs_of)
+    text = PIPELINE.replace("size: 1d}", "size: 1d}, allowed_lateness: 1h")
+    repair_asked = replace(asked, kind=RequestKind.REPAIR, request_id="repair")
+    repaired = replace(work, pipeline=sales(text))
+    work.ledger.write(lambda _view: [requested_event(repaired, repair_asked, request_id="repair")])
+    return repaired, repair_asked
+
+
+def test_a_complete_repair_that_is_run_again_is_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Defect: it took its run with the rows of the chain again, and was refused from then on."""
+    work, asked = repaired_sales(tmp_path, monkeypatch)
+    run_request(work, asked, FakeReplayer(), publish=False)
+    outcome = run_request(work, asked, FakeReplayer())
+    assert outcome.is_published, outcome.publication
+    view = work.ledger.view()
+    assert view.repairs.keys() == {view.published["2024-01-01"]}
+
+
+def test_a_late_repair_settles_no_request_of_the_chain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Defect: a staged adoption that waited for a person was closed by an automatic repair of its slices."""
+    work, asked = repaired_sales(tmp_path, monkeypatch)
+    [adoption, _] = work.ledger.view().open_requests()
+    assert run_request(work, asked, FakeReplayer()).is_published
+    assert work.ledger.view().open_requests() == (adoption,)

@@ -77,8 +77,10 @@ def test_a_person_who_has_corrected_the_log_runs_the_same_range_again(work: Requ
     ask = asked(DAYS[0], DAYS[4], who="bob")
     with pytest.raises(RangeTaken, match="4 slices staged"):  # `follow` resumes what it saw: the simulation's 45000818
         run_request(work, replace(ask, resumes=frozenset()), FakeReplayer())
-    again = run_request(work, replace(ask, resumes=frozenset({first})), FakeReplayer())
+    ask = replace(ask, resumes=frozenset({first}), reason="the corrected files")
+    again = run_request(work, ask, FakeReplayer())
     assert (again.request_id, again.is_published) == (first, True)
+    assert [(note.who, note.text) for note in request_of(work, first).comments] == [("bob", "the corrected files")]
 
 
 def test_a_request_beside_an_open_one_is_not_in_its_way(work: RequestContext) -> None:
@@ -180,11 +182,7 @@ def replayed(work: RequestContext, decision: object) -> Replay:
 
 def published(work: RequestContext, decision: Replay, name: str) -> None:
     done = scheduling.publish_task(
-        work,
-        opened=decision.opened,
-        who=name,
-        slices=decision.slices,
-        publisher=f"backfill_sales/{name}",
+        work, opened=decision.opened, who=name, slices=decision.slices, publisher=f"backfill_sales/{name}"
     )
     assert done.is_published, done.why
 

@@ -140,8 +140,7 @@ def test_the_advice_names_the_run_and_the_clicks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "state", "is_free"),
-    [(200, "failed", True), (200, "running", False), (404, "", True), (503, "", False)],
+    ("status", "state", "is_free"), [(200, "failed", True), (200, "running", False), (404, "", True), (503, "", False)]
 )
 def test_the_lease_of_a_dag_run_ends_with_the_dag_run(
     airflow: Airflow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, status: int, state: str, is_free: bool

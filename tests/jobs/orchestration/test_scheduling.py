@@ -419,10 +419,7 @@ def test_an_event_of_the_producer_completes_a_slice(airflow: Airflow) -> None:
 
     def decide(*events: AssetEvent) -> Decision:
         return scheduling.plan_scheduled(
-            airflow.work(LATER_MS),
-            interval_end_ms=day_ms("2024-01-09"),
-            who="airflow",
-            events=lambda _since_ms: events,
+            airflow.work(LATER_MS), interval_end_ms=day_ms("2024-01-09"), who="airflow", events=lambda _since_ms: events
         )
 
     def event(at: str, key: str | None = None, uri: str = "s3://events/sales") -> AssetEvent:

@@ -103,11 +103,7 @@ def test_a_stored_spec_is_validated_once_for_all_requests_that_have_it() -> None
             "log.event_time.unit: unknown unit 'minutes'; allowed: s, ms, us, ns",
         ),
         ("  sliding:", "  session: {gap: 1h}\n  sliding:", "windows: needs exactly one kind of window"),
-        (
-            "  sliding:",
-            "  trigger: {}\n  sliding:",
-            "windows.trigger: needs exactly one kind of trigger",
-        ),
+        ("  sliding:", "  trigger: {}\n  sliding:", "windows.trigger: needs exactly one kind of trigger"),
         ("  sliding:", "  storm: {}\n  sliding:", "windows.storm.length: is missing"),
         (
             "sliding: {size: 1h, slide: 15m}",

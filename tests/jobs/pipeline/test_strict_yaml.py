@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import random
 from pathlib import Path
 from typing import ClassVar
 
@@ -11,7 +10,7 @@ import yaml
 from hypothesis import example, given, strategies as st
 
 from jobs.pipeline.strict_yaml import MAX_BYTES, MAX_NODES, parse_yaml, read_yaml
-from tests.support.fuzzing import seeds
+from tests.support.fuzzing import chances
 from windowlib.errors import SpecError
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
@@ -107,8 +106,7 @@ PARTS = (
 def test_each_document_that_is_read_is_plain_data() -> None:
     """JSON can represent it, so it has no set or object whose order or text depends on the process."""
     read = 0
-    for seed in seeds(2_000):
-        rng = random.Random(seed)
+    for rng in chances(2_000):
         text = "".join(rng.choice(PARTS) for _ in range(rng.randrange(1, 25)))
         with contextlib.suppress(SpecError):
             found = parse_yaml(text, source="p.yaml")

@@ -32,12 +32,7 @@ IDS = [one.slice_id for one in SLICES]
 
 
 def coordinates(
-    records: int = 2,
-    *,
-    commits: tuple[int, ...] = (1,),
-    table_id: str = "log",
-    digest: str = "files",
-    since: int = 0,
+    records: int = 2, *, commits: tuple[int, ...] = (1,), table_id: str = "log", digest: str = "files", since: int = 0
 ) -> LogCoordinates:
     return LogCoordinates(
         table_id=table_id,

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest.mock import Mock
 
 import duckdb
@@ -34,10 +34,8 @@ from tests.jobs.comparing.test_compare import OUTPUTS, TABLE, VALUES
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
 from tests.support.fuzzing import seeds
 from tests.support.random_views import NAME, Views, random_windows, spec_text
+from tests.support.spark_session import SparkSession
 from windowlib.errors import StoreError
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 KEY = "publish: {current_tables: [window_outputs]}\n"
 
@@ -288,7 +286,7 @@ def test_the_key_of_the_file_counts_for_older_requests(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_spark_reads_a_current_table_without_code_of_hindcast(tmp_path: Path, spark: "SparkSession") -> None:
+def test_spark_reads_a_current_table_without_code_of_hindcast(tmp_path: Path, spark: SparkSession) -> None:
     story = RandomPublications(tmp_path, Random(1))
     for _ in range(4):
         story.change()

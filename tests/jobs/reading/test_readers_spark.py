@@ -5,7 +5,6 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -21,11 +20,9 @@ from tests.support.logs import make_log
 from tests.support.no_spark import threads
 from tests.support.replays import context_in, pipeline_of
 from tests.support.small_lake import SmallLake
+from tests.support.spark_session import SparkSession
 from windowlib.errors import RequestError
 from windowlib.records import tables
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -41,7 +38,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> SmallLake:
 
 
 @pytest.mark.slow
-def test_threads_of_one_session_get_the_rows_of_their_own_call(lake: SmallLake, spark: "SparkSession") -> None:
+def test_threads_of_one_session_get_the_rows_of_their_own_call(lake: SmallLake, spark: SparkSession) -> None:
     root = str(lake.root)
     versions = [publication.seq for publication in lake.view().publications] * 4
     expected = [published_table(root, "late", at=at).num_rows for at in versions]
@@ -51,7 +48,7 @@ def test_threads_of_one_session_get_the_rows_of_their_own_call(lake: SmallLake, 
     assert counts == expected
 
 
-def test_a_table_that_has_no_published_rows_is_refused(lake: SmallLake, spark: "SparkSession") -> None:
+def test_a_table_that_has_no_published_rows_is_refused(lake: SmallLake, spark: SparkSession) -> None:
     for table in (tables.LEDGER, "current_window_outputs", "nosuch"):
         with pytest.raises(RequestError, match=f"no published table '{table}'; it has window_outputs, .*tallies"):
             published_rows(spark, str(lake.root), "late", table=table)
@@ -60,7 +57,7 @@ def test_a_table_that_has_no_published_rows_is_refused(lake: SmallLake, spark: "
 
 @pytest.mark.slow
 def test_the_checks_that_are_read_are_those_that_judge_the_published_rows(
-    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(SUITES_VARIABLE, str(tmp_path))
     make_log(spark, str(tmp_path / "log"), [day_rows(0, 5, 7, 20)], schema=SCHEMA, partition_by=PARTITION)

@@ -2,19 +2,16 @@
 
 import random
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.support.logs import make_log
 from tests.support.other_log import PARTITION, SCHEMA, TABLE, OtherLog, other_log
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.support.spark_session import SparkSession
 
 
 @pytest.fixture(scope="session")
-def hostile_log(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> tuple[OtherLog, Path]:
+def hostile_log(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[OtherLog, Path]:
     """A log of tests/support/other_log and the directory of its Delta table. Copy the directory into a lake."""
     lake = tmp_path_factory.mktemp("hostile")
     log = other_log(random.Random(20130208), records_per_day=250)

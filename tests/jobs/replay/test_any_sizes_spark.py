@@ -2,7 +2,6 @@
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,9 +15,7 @@ from jobs.replay.sizes import Sizes
 from jobs.review.execution import execution
 from tests.support.other_log import PIPELINE, TABLE, OtherLog
 from tests.support.replays import NOW_MS, order_of, pipeline_of, run_range, what_was_run
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.support.spark_session import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -76,7 +73,7 @@ def side_rows(lake: Lake, pipeline: str, view: LedgerView) -> dict[str, list[tup
 @pytest.mark.slow
 @pytest.mark.parametrize("spec", ["tumbling", "combined", "sessions", "gaps"])
 def test_all_sizes_have_the_same_runs(
-    spark: "SparkSession", hostile_log: tuple[OtherLog, Path], tmp_path: Path, spec: str
+    spark: SparkSession, hostile_log: tuple[OtherLog, Path], tmp_path: Path, spec: str
 ) -> None:
     pipeline = pipeline_of(SPECS[spec])
     found = {}

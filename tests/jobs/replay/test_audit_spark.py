@@ -3,7 +3,6 @@
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,10 +18,8 @@ from jobs.replay.written import Written
 from jobs.runs import RunResult
 from tests.support.other_log import PIPELINE, TABLE, OtherLog
 from tests.support.replays import committed_chunk, context_in, finish, order_of, pipeline_of
+from tests.support.spark_session import SparkSession
 from windowlib.errors import AuditError
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 TABLES = ("window_outputs", "late_records", "invalid_records", "window_state", "timers", "watermarks", "tallies")
@@ -30,7 +27,7 @@ TABLES = ("window_outputs", "late_records", "invalid_records", "window_state", "
 
 @pytest.fixture(scope="module")
 def committed(
-    spark: "SparkSession", hostile_log: tuple[OtherLog, Path], tmp_path_factory: pytest.TempPathFactory
+    spark: SparkSession, hostile_log: tuple[OtherLog, Path], tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Written, Path]:
     lake = tmp_path_factory.mktemp("audited")
     shutil.copytree(hostile_log[1], lake / TABLE)
@@ -110,7 +107,7 @@ def test_a_record_swapped_between_side_tables_makes_the_run_fail(committed: tupl
 
 @pytest.mark.slow
 def test_a_run_whose_ledger_is_not_zero_fails_and_is_replayed(
-    spark: "SparkSession", hostile_log: tuple[OtherLog, Path], tmp_path: Path
+    spark: SparkSession, hostile_log: tuple[OtherLog, Path], tmp_path: Path
 ) -> None:
     """Law L3 from end to end: the first attempt loses a row between commit and audit, and readers see the second."""
     shutil.copytree(hostile_log[1], tmp_path / TABLE)

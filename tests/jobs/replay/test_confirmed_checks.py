@@ -120,8 +120,7 @@ print(outcome.is_published, "great_expectations" in sys.modules)
 
 
 @pytest.mark.parametrize(
-    ("end", "printed"),
-    [("1970-01-02", "True False"), pytest.param("1970-01-03", "False True", marks=pytest.mark.slow)],
+    ("end", "printed"), [("1970-01-02", "True False"), pytest.param("1970-01-03", "False True", marks=pytest.mark.slow)]
 )
 def test_a_replay_that_passes_never_imports_great_expectations(lake: Path, end: str, printed: str) -> None:
     command = [sys.executable, "-c", PASSES, str(lake), end]

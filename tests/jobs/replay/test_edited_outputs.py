@@ -125,8 +125,7 @@ def test_a_state_that_the_table_cannot_hold_is_refused_before_anything_is_writte
     replayed(tmp_path, published, 0, 2)
     before = columns(tmp_path)
     with pytest.raises(
-        SpecError,
-        match=r"column 'acc_a' .* is a struct.*binary.* rename it \(acc_NAME: output NAME\).*`hindcast clean",
+        SpecError, match=r"column 'acc_a' .* is a struct.*binary.* rename it \(acc_NAME: output NAME\).*`hindcast clean"
     ):
         replayed(tmp_path, edited("a: {variance: i}, b: {max: v}"), 0, 2, kind=RequestKind.CANDIDATE)
     assert columns(tmp_path) == before

@@ -15,7 +15,4 @@ def test_the_last_records_of_a_slice_are_processed_before_its_end(tmp_path: Path
     rows = read_published(shop.lake, "clicks", shop.work.ledger.view())
     assert [
         (str(start)[:16], n) for start, n in zip(rows["window_start"].to_pylist(), rows["n"].to_pylist(), strict=True)
-    ] == [
-        ("2026-03-01 10:00", 2),
-        ("2026-03-02 06:00", 1),
-    ]
+    ] == [("2026-03-01 10:00", 2), ("2026-03-02 06:00", 1)]

@@ -8,7 +8,7 @@ import json
 import shutil
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import duckdb
 import pytest
@@ -23,9 +23,7 @@ from jobs.reading.verify import verify
 from jobs.review.explain import explain
 from jobs.review.report.page import write_report
 from tests.support.replays import NOW_MS, run_range, what_was_run
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.support.spark_session import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -156,7 +154,7 @@ class Replayed(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def flights(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Path:
+def flights(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert spark is not None
     lake = tmp_path_factory.mktemp("engines")
     load_flights(str(lake), *DAYS)
@@ -167,7 +165,7 @@ def flights(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> 
 @pytest.fixture(
     scope="module", params=[pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in PIPELINES]
 )
-def replayed(request: pytest.FixtureRequest, spark: "SparkSession", flights: Path) -> Replayed:
+def replayed(request: pytest.FixtureRequest, spark: SparkSession, flights: Path) -> Replayed:
     name = str(request.param)
     body, key = PIPELINES[name]
     pipeline = parse_pipeline(f"pipeline: {name}\n{LOG.format(key=key)}{body}", source=str(flights / f"{name}.yaml"))

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
@@ -28,10 +28,8 @@ from jobs.review.report.page import write_report
 from jobs.runs import EMPTY_STATE, OPTIONAL_FATES, RunResult
 from tests.support.logs import make_log
 from tests.support.replays import NOW_MS, pipeline_of, run_range
+from tests.support.spark_session import SparkSession
 from windowlib.records import tables
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 DAY = date(1970, 1, 1)
@@ -68,7 +66,7 @@ class Replayed:
 
 
 @pytest.fixture(scope="module")
-def replayed(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Replayed:
+def replayed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Replayed:
     lake = tmp_path_factory.mktemp("fields")
     rows = [("a", at, came, 5, DAY) for at, came in ((1, -7), (2, 0), (3, 86_400_000), (4, 86_399_999))]
     schema = "user string, at long, came long, gap long, day date"

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from deltalake import DeltaTable
@@ -17,15 +16,13 @@ from jobs.spark.lazy_session import LazySession
 from tests.support.clicks_log import DAY_MS, PARTITION, PIPELINE, SCHEMA, day_rows
 from tests.support.logs import make_log
 from tests.support.replays import pipeline_of, run_range, what_was_run
+from tests.support.spark_session import SparkSession
 from windowlib.errors import RequestError
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
 
-def run(spark: "SparkSession", lake: Path, first: str, end: str) -> RequestOutcome:
+def run(spark: SparkSession, lake: Path, first: str, end: str) -> RequestOutcome:
     return run_range(spark, lake, pipeline_of(PIPELINE), (first, end))
 
 
@@ -39,7 +36,7 @@ class Lived:
 
 
 @pytest.fixture(scope="module")
-def lived(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Lived:
+def lived(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lived:
     lake, pipeline = (
         tmp_path_factory.mktemp("lived"),
         pipeline_of(PIPELINE.replace("  slice:", "  record_id: id\n  slice:")),
@@ -74,7 +71,7 @@ def test_at_most_one_file_per_table_and_slice(lived: Lived) -> None:
             )
 
 
-def test_a_record_is_located_with_the_watermark_that_it_met(spark: "SparkSession", lived: Lived) -> None:
+def test_a_record_is_located_with_the_watermark_that_it_met(spark: SparkSession, lived: Lived) -> None:
     """The place and watermark of an assigned record, which no table keeps, are those of the replay."""
     first, second, *_ = (run.result for run in lived.outcome.runs)
     before = CheckpointRef(
@@ -95,9 +92,7 @@ def test_a_record_is_located_with_the_watermark_that_it_met(spark: "SparkSession
 
 
 @pytest.mark.slow
-def test_a_new_nullable_column_changes_nothing_and_reaches_the_side_tables(
-    spark: "SparkSession", tmp_path: Path
-) -> None:
+def test_a_new_nullable_column_changes_nothing_and_reaches_the_side_tables(spark: SparkSession, tmp_path: Path) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
     days = [day_rows(0, 50, 1), day_rows(1, 50, 1)]  # the second record of each day is late
     make_log(spark, str(old / "log"), days, schema=SCHEMA, partition_by=PARTITION)
@@ -113,7 +108,7 @@ def test_a_new_nullable_column_changes_nothing_and_reaches_the_side_tables(
 
 
 @pytest.mark.slow
-def test_optimize_changes_no_run(spark: "SparkSession", tmp_path: Path) -> None:
+def test_optimize_changes_no_run(spark: SparkSession, tmp_path: Path) -> None:
     commits = [day_rows(0, *range(n, n + 5)) for n in (30, 0, 60, 10)]
     make_log(spark, str(tmp_path / "log"), commits, schema=SCHEMA, partition_by=PARTITION)
     first = run(spark, tmp_path, "1970-01-01", "1970-01-02")

@@ -3,17 +3,15 @@
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
 from tests.support.replays import pipeline_of, run_range
+from tests.support.spark_session import SparkSession
 from windowlib.errors import SpecError
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -60,7 +58,7 @@ def write_messages(table: Path) -> None:
         write_deltalake(str(table), pa.Table.from_pylist(rows, kinds), mode="append", partition_by=["day"])
 
 
-def test_no_message_of_an_ordered_topic_is_late(spark: "SparkSession", tmp_path: Path) -> None:
+def test_no_message_of_an_ordered_topic_is_late(spark: SparkSession, tmp_path: Path) -> None:
     write_messages(tmp_path / "log")
     bounds = str(FIRST), str(FIRST + timedelta(days=2))
     found = run_range(spark, tmp_path, pipeline_of(PIPELINE), bounds)

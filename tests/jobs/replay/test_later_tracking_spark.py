@@ -3,7 +3,6 @@
 import random
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from deltalake import DeltaTable
@@ -14,10 +13,8 @@ from jobs.review.execution import execution
 from tests.support.clicks_log import DAY_MS, PARTITION, PIPELINE, SCHEMA
 from tests.support.logs import log_order, make_log
 from tests.support.replays import order_of, pipeline_of, run_range, what_was_run
+from tests.support.spark_session import SparkSession
 from windowlib.errors import LogError
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -26,7 +23,7 @@ BORN = {"delta.enableRowTracking": "true"}
 COMMITS, OLD = 7, 5
 
 
-def _append(spark: "SparkSession", path: Path, commits: range, properties: dict[str, str]) -> None:
+def _append(spark: SparkSession, path: Path, commits: range, properties: dict[str, str]) -> None:
     """Append commits with two files for each day. Event time ascends: in a wrong order, records are late."""
     for number in commits:
         rows = [
@@ -38,12 +35,12 @@ def _append(spark: "SparkSession", path: Path, commits: range, properties: dict[
         frame.write.format("delta").mode("append").partitionBy(PARTITION).options(**properties).save(str(path))
 
 
-def _switch_on(spark: "SparkSession", path: Path) -> None:
+def _switch_on(spark: SparkSession, path: Path) -> None:
     spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')")
 
 
 @pytest.mark.slow
-def test_a_replay_reads_the_old_commits_in_their_order(spark: "SparkSession", tmp_path: Path) -> None:
+def test_a_replay_reads_the_old_commits_in_their_order(spark: SparkSession, tmp_path: Path) -> None:
     pipeline = pipeline_of(PIPELINE)
     logs = {"born": tmp_path / "born" / "log", "later": tmp_path / "later" / "log"}
     _append(spark, logs["born"], range(COMMITS), BORN)
@@ -65,9 +62,7 @@ def test_a_replay_reads_the_old_commits_in_their_order(spark: "SparkSession", tm
 
 
 @pytest.mark.slow
-def test_a_log_that_was_compacted_since_is_refused_where_the_order_is_lost(
-    spark: "SparkSession", tmp_path: Path
-) -> None:
+def test_a_log_that_was_compacted_since_is_refused_where_the_order_is_lost(spark: SparkSession, tmp_path: Path) -> None:
     """OPTIMIZE stores in the rows the ids that the backfill gave them."""
     log, pipeline = tmp_path / "log", pipeline_of(PIPELINE)
     make_log(spark, str(log), [[("a", n, date(1970, 1, 1))] for n in range(3)], schema=SCHEMA, partition_by=PARTITION,
@@ -86,7 +81,7 @@ def test_a_log_that_was_compacted_since_is_refused_where_the_order_is_lost(
 
 
 @pytest.mark.slow
-def test_a_clone_is_refused_and_its_original_is_not(spark: "SparkSession", tmp_path: Path) -> None:
+def test_a_clone_is_refused_and_its_original_is_not(spark: SparkSession, tmp_path: Path) -> None:
     commits = [[("a", n, date(1970, 1, 1))] for n in range(3)]
     original = tmp_path / "original"
     make_log(spark, str(original), commits, schema=SCHEMA, partition_by=PARTITION, properties=BORN)
@@ -99,7 +94,7 @@ def test_a_clone_is_refused_and_its_original_is_not(spark: "SparkSession", tmp_p
 
 
 @pytest.mark.slow
-def test_the_advised_copy_of_a_table_without_partitions_is_in_order(spark: "SparkSession", tmp_path: Path) -> None:
+def test_the_advised_copy_of_a_table_without_partitions_is_in_order(spark: SparkSession, tmp_path: Path) -> None:
     """The statements of docs/reference/logs.md: one append for each day, sorted by the time of arrival."""
     chance = random.Random(1)
     rows = [(f"{n}", f"1970-01-0{1 + n % 2} 00:00:{n:02}") for n in chance.sample(range(60), 60)]

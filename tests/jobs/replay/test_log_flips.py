@@ -1,7 +1,7 @@
 """Law L9: a flipped bit in any file of the log that a run has read is found, or changes nothing. Without Spark."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,8 +15,6 @@ from deltalake import DeltaTable
 from jobs.cli.main import hindcast
 from jobs.cli.options import run_cli
 from jobs.lake.lake import Lake
-from jobs.ledger import events
-from jobs.ledger.events import columns_of
 from jobs.ledger.seen_log import known_log
 from jobs.ledger.view import LedgerView
 from jobs.orchestration.plan_outline import outline
@@ -221,25 +219,6 @@ def test_what_the_ledger_stores_of_files(tmp_path: Path) -> None:
         other = run(lake.lake, pipeline_of(PIPELINE.replace("size: 12h", "size: 6h")))
         later = [one.result.log for one in other.runs.values() if one.result.run_id not in lake.view.runs]
         assert [(len(one.file_digests), len(one.log_digests)) for one in later] == [(size, 0), (size, 0)]
-
-
-@pytest.mark.slow
-def test_a_ledger_without_digests_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As an older Hindcast wrote it. The next run stores the digests."""
-    new = ("file_digests", "log_digests")
-
-    def older(value: Any) -> Mapping[str, Any]:  # noqa: ANN401 - any dataclass
-        return {name: one for name, one in columns_of(value).items() if name not in new}
-
-    with monkeypatch.context() as patched:
-        patched.setattr(events, "columns_of", older)
-        lake = replayed(tmp_path, cover="nothing")
-    assert all(not run.result.log.file_digests for run in lake.view.runs.values())
-    lake.read()
-    assert lake.verified().unknown == 4
-    other = pipeline_of(PIPELINE.replace("size: 12h", "size: 6h"))
-    later = replace(lake, pipeline=other, view=run(lake.lake, other))
-    assert later.verified().files == 4
 
 
 def test_the_command_counts_the_files_of_the_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,6 @@ import math
 import random
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -23,9 +22,7 @@ from tests.support.other_log import (
     is_valid,
     other_log,
 )
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.support.spark_session import SparkSession
 
 
 @pytest.fixture
@@ -57,7 +54,7 @@ def test_a_seed_makes_one_log() -> None:
     assert repr(other_log(random.Random(7))) != repr(other_log(random.Random(8)))
 
 
-def stored(spark: "SparkSession", path: str) -> list[tuple[str, ...]]:
+def stored(spark: SparkSession, path: str) -> list[tuple[str, ...]]:
     return [plain(row) for row in log_order(spark, path, KEY, EVENT_TIME, "größe", "select", "tags", PARTITION)]
 
 
@@ -70,7 +67,7 @@ def written(commits: Sequence[Sequence[Reading]]) -> list[tuple[str, ...]]:
 
 
 @pytest.mark.spark
-def test_a_delta_table_keeps_values_and_order(spark: "SparkSession", hostile_log: tuple[OtherLog, Path]) -> None:
+def test_a_delta_table_keeps_values_and_order(spark: SparkSession, hostile_log: tuple[OtherLog, Path]) -> None:
     log, table = hostile_log
     assert stored(spark, str(table)) == written(log.commits)
 
@@ -78,7 +75,7 @@ def test_a_delta_table_keeps_values_and_order(spark: "SparkSession", hostile_log
 @pytest.mark.slow
 @pytest.mark.spark
 def test_a_delta_table_keeps_the_earliest_and_latest_times(
-    spark: "SparkSession", rng: random.Random, tmp_path: Path
+    spark: SparkSession, rng: random.Random, tmp_path: Path
 ) -> None:
     last_day = other_log(rng, records_per_day=20, edge_times=EDGE_TIMES).commits[-2]
     assert [one.measured for one in last_day[-len(EDGE_TIMES) :]] == list(EDGE_TIMES)

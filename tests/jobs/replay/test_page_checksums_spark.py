@@ -10,7 +10,6 @@ from datetime import date
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -29,18 +28,16 @@ from tests.support.fuzzing import seeds
 from tests.support.logs import make_log
 from tests.support.read_logs import read_log
 from tests.support.replays import order_of, pipeline_of, run_range
+from tests.support.spark_session import SparkSession
 from windowlib.errors import HindcastError, LogError
 from windowlib.records import tables
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 BOUNDS, NEXT = ("1970-01-01", "1970-01-02"), ("1970-01-02", "1970-01-03")
 
 
 @pytest.fixture(scope="module")
-def lake(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Path:
+def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake with a log of two days, each a file, whose numbers cannot be compressed."""
     place, random = tmp_path_factory.mktemp("pages"), Random(3)
     rows = [[(*row, random.getrandbits(60)) for row in day_rows(day, *range(0, 3000, 7))] for day in range(2)]
@@ -59,7 +56,7 @@ def flipped(path: Path, bit: int) -> Iterator[None]:
         path.write_bytes(good)
 
 
-def test_a_damaged_page_of_the_log_is_an_error_that_names_the_file(spark: "SparkSession", lake: Path) -> None:
+def test_a_damaged_page_of_the_log_is_an_error_that_names_the_file(spark: SparkSession, lake: Path) -> None:
     pipeline = pipeline_of(PIPELINE)
     slices = slices_between(pipeline, *(parse_bound(pipeline, text) for text in BOUNDS))
     pinned = pin_input(pipeline, Lake(root=str(lake)), slices)
@@ -81,7 +78,7 @@ def test_a_damaged_page_of_the_log_is_an_error_that_names_the_file(spark: "Spark
     assert [error for error in errors if named not in error or "\n" in error] == []
 
 
-def test_a_session_of_a_user_refuses_a_damaged_page_of_our_tables(spark: "SparkSession", lake: Path) -> None:
+def test_a_session_of_a_user_refuses_a_damaged_page_of_our_tables(spark: SparkSession, lake: Path) -> None:
     """The file is damaged after `published` has compared the ids and before Spark reads it."""
     pipeline = pipeline_of(PIPELINE)
     assert run_range(None, lake, pipeline, BOUNDS, sizes=Sizes(local_records=10**9)).is_published
@@ -102,7 +99,7 @@ WAYS = {"in this process": (10**9, ""), "in workers": (0, ""), "sorted in worker
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_damaged_page_stops_a_replay_with_the_name_of_the_file(
-    spark: "SparkSession", lake: Path, tmp_path: Path, way: str
+    spark: SparkSession, lake: Path, tmp_path: Path, way: str
 ) -> None:
     """The pages of the log and of the checkpoint. The driver itself reads only the ids of a large checkpoint."""
     local_records, order = WAYS[way]

@@ -17,16 +17,7 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.readers import published
 from jobs.reading.published import read_published
 from jobs.replay.sizes import Sizes
-from tests.support.other_log import (
-    PIPELINE,
-    TABLE,
-    OtherLog,
-    Totals,
-    fates,
-    is_valid,
-    published_windows,
-    time_problem,
-)
+from tests.support.other_log import PIPELINE, TABLE, OtherLog, Totals, fates, is_valid, published_windows, time_problem
 from tests.support.replays import context_in, pipeline_of, run_range, what_was_run
 from windowlib.errors import LedgerError
 

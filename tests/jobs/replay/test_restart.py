@@ -26,7 +26,7 @@ from tests.jobs.replay.test_bucket_replay import COLUMNS, pipeline
 from tests.jobs.replay.test_without_spark import DAY_MS, DAYS, FIRST, days as days_between, linked_lake, make_log
 from tests.support.bucket_feed import Row, tables_of
 from tests.support.bucket_replay import LogSlice, Replayed, replay_in_process
-from tests.support.fuzzing import seeds
+from tests.support.fuzzing import chances, seeds
 from tests.support.no_spark import threads
 from tests.support.random_windows import random_windows
 from tests.support.replays import NOW_MS, context_in, pipeline_of, run_range, what_was_run
@@ -129,8 +129,7 @@ def test_the_reach_is_exact(semantics: str, windows: dict[str, Any], lateness_ms
 def test_windows_and_states_after_a_restart_are_those_of_the_whole_chain() -> None:
     """For random windows, triggers, watermarks and logs. Some restarts skip slices, and some windows are refused."""
     skipped = refused = 0
-    for seed in seeds(80):
-        random = Random(seed)
+    for random in chances(80):
         is_coarse = random.random() < 0.5
         log = coarse_log(random) if is_coarse else random_log(random)
         try:

@@ -1,15 +1,13 @@
 """The number of tasks and buckets of a chunk."""
 
-from random import Random
 from typing import Any
 
 from jobs.replay.sizes import Sizes
-from tests.support.fuzzing import seeds
+from tests.support.fuzzing import chances
 
 
 def test_no_core_is_idle_if_there_are_enough_records_and_no_bucket_has_too_many() -> None:
-    for seed in seeds(1_000):
-        chance = Random(seed)
+    for chance in chances(1_000):
         size = chance.randrange(1, 50)
         sizes = Sizes(
             records_per_task=size,

@@ -184,12 +184,7 @@ def test_files_with_records_of_several_slices_give_the_panes_of_partitions(tmp_p
     expected = replayed(tmp_path / "day", pipeline_text(by="{by: day}", order="[v]", emit="every_record"))
     rows = pa.Table.from_pylist(
         [
-            {
-                "k": f"u{number % 2}",
-                "at": FIRST_MS + event * HOUR_MS,
-                "v": number,
-                "a": arrived(arrival, kind),
-            }
+            {"k": f"u{number % 2}", "at": FIRST_MS + event * HOUR_MS, "v": number, "a": arrived(arrival, kind)}
             for number, (arrival, event) in enumerate(pair for commit in COMMITS for pair in commit)
         ]
     )

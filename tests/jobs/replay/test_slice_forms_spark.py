@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from deltalake import DeltaTable
@@ -17,10 +16,8 @@ from tests.support.clicks_log import DAY_MS, PIPELINE
 from tests.support.delta_logs import commits_of
 from tests.support.logs import make_log
 from tests.support.replays import pipeline_of, run_range, what_was_run
+from tests.support.spark_session import SparkSession
 from windowlib.errors import LogError
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -44,7 +41,7 @@ def _rows(values: Callable[[date], tuple[object, ...]]) -> list[list[tuple[objec
     ],
 )
 def test_all_forms_of_partitions_are_read_as_they_are_and_compacted(
-    spark: "SparkSession", tmp_path: Path, by: str, schema: str, values: Callable[[date], tuple[object, ...]]
+    spark: SparkSession, tmp_path: Path, by: str, schema: str, values: Callable[[date], tuple[object, ...]]
 ) -> None:
     pipeline = pipeline_of(PIPELINE.replace("{by: day}", by))
     log = tmp_path / "logs" / "log"
@@ -62,7 +59,7 @@ def test_all_forms_of_partitions_are_read_as_they_are_and_compacted(
     assert [run.result.counts.read for run in found[0].runs] == [3, 1, 2]
 
 
-def test_a_column_of_times_and_the_order_of_files_of_a_log_of_spark(spark: "SparkSession", tmp_path: Path) -> None:
+def test_a_column_of_times_and_the_order_of_files_of_a_log_of_spark(spark: SparkSession, tmp_path: Path) -> None:
     """Spark stores statistics of TIMESTAMP in milliseconds, with an offset."""
     schema = "user string, at_ms bigint, a timestamp"
     rows = _rows(lambda at: (datetime(at.year, at.month, at.day, 23, 59, 59, 999_999, tzinfo=UTC),))
@@ -78,7 +75,7 @@ def test_a_column_of_times_and_the_order_of_files_of_a_log_of_spark(spark: "Spar
         run_range(spark, tmp_path, pipeline_of(text), BOUNDS)
 
 
-def test_a_compacted_log_with_row_tracking_tells_the_commits_of_its_rows(spark: "SparkSession", tmp_path: Path) -> None:
+def test_a_compacted_log_with_row_tracking_tells_the_commits_of_its_rows(spark: SparkSession, tmp_path: Path) -> None:
     log = tmp_path / "log"
     tracked = {"delta.enableRowTracking": "true"}
     rows = [[("ann", number)] for number in range(3)]

@@ -1,21 +1,17 @@
 """Where the tasks of a chunk run."""
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from jobs.replay.tasks import LocalTasks, SparkTasks, tasks_of
 from jobs.spark.lazy_session import LazySession
 from tests.support.no_spark import threads
+from tests.support.spark_session import SparkSession
 from windowlib.errors import SpecError
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
 
-def test_threads_of_this_process_run_tasks_or_the_workers_of_a_session(spark: "SparkSession") -> None:
+def test_threads_of_this_process_run_tasks_or_the_workers_of_a_session(spark: SparkSession) -> None:
     assert tasks_of(threads(), threads=3) == LocalTasks(3)
     session = LazySession.of(spark)
     assert (session.is_local, session.cores) == (True, 2)
@@ -26,7 +22,7 @@ def test_threads_of_this_process_run_tasks_or_the_workers_of_a_session(spark: "S
     assert tasks.run(abs, []) == []
 
 
-def test_an_error_of_ours_comes_as_it_is_and_others_as_that_of_spark(spark: "SparkSession") -> None:
+def test_an_error_of_ours_comes_as_it_is_and_others_as_that_of_spark(spark: SparkSession) -> None:
     tasks = SparkTasks(spark.sparkContext)
 
     def refuse(number: int) -> int:

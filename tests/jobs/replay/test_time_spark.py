@@ -2,16 +2,14 @@
 
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 
 from tests.support.logs import make_log
 from tests.support.replays import pipeline_of, run_range, what_was_run
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.support.spark_session import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -47,7 +45,7 @@ def row(
 
 @pytest.mark.slow
 def test_a_watermark_that_comes_with_commits_depends_on_them_and_not_on_their_versions(
-    spark: "SparkSession", tmp_path: Path
+    spark: SparkSession, tmp_path: Path
 ) -> None:
     """Records 12 and 3 come in one commit, or in two: only then is 3 late. A commit without records changes nothing."""
     pipeline = pipeline_of(PIPELINE + COMMITS)
@@ -67,7 +65,7 @@ def test_a_watermark_that_comes_with_commits_depends_on_them_and_not_on_their_ve
 
 
 def test_records_without_a_gap_or_an_arrival_are_invalid_and_the_others_go_on(
-    spark: "SparkSession", tmp_path: Path
+    spark: SparkSession, tmp_path: Path
 ) -> None:
     rows = [
         row(1),

@@ -4,7 +4,7 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
@@ -24,10 +24,8 @@ from jobs.review.pages.cells import cell, csv_line
 from jobs.review.pages.row_filters import Comparison, Filter
 from jobs.review.pages.row_pages import RowsAsk, RunRows
 from tests.support.replays import NOW_MS, order_of, pipeline_of, run_range, what_was_run
+from tests.support.spark_session import SparkSession
 from windowlib.records.tables import invalid_records
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -69,7 +67,7 @@ WAYS = {
 """Sizes by name. Of the `compacted` log, the files have the records in another order, and tasks sort them."""
 
 
-def write_log(spark: "SparkSession", lake: Path) -> None:
+def write_log(spark: SparkSession, lake: Path) -> None:
     rows = [
         *({"id": f"'{name}'", **changes} for name, (changes, _) in BAD.items()),
         {"id": CAFE},
@@ -99,7 +97,7 @@ def invalid_rows(lake: Lake) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["slice_id"], row["rank"]))
 
 
-def replayed(spark: "SparkSession", root: Path, sizes: Sizes) -> tuple[object, list[dict[str, Any]]]:
+def replayed(spark: SparkSession, root: Path, sizes: Sizes) -> tuple[object, list[dict[str, Any]]]:
     """Return what was run, and the invalid rows without their attempt."""
     lake, pipeline = Lake(root=str(root)), pipeline_of(PIPELINE)
     order = order_of(root, pipeline, DAYS)
@@ -125,7 +123,7 @@ def assert_that_pages_show_them(lake: Lake) -> None:
 
 @pytest.mark.slow
 def test_records_with_texts_that_are_not_utf_8_are_invalid_and_their_bytes_are_kept(
-    spark: "SparkSession", tmp_path: Path
+    spark: SparkSession, tmp_path: Path
 ) -> None:
     write_log(spark, tmp_path / "usual")
     for name in WAYS:
@@ -160,7 +158,7 @@ def test_records_with_texts_that_are_not_utf_8_are_invalid_and_their_bytes_are_k
     assert_that_pages_show_them(lake)
 
 
-def test_a_record_that_is_not_replayed_yet_is_explained_with_escapes(spark: "SparkSession", tmp_path: Path) -> None:
+def test_a_record_that_is_not_replayed_yet_is_explained_with_escapes(spark: SparkSession, tmp_path: Path) -> None:
     write_log(spark, tmp_path)
     lake = Lake(root=str(tmp_path))
     found = explain(lake, pipeline_of(PIPELINE), "a key", view=view_of(lake))
@@ -168,7 +166,7 @@ def test_a_record_that_is_not_replayed_yet_is_explained_with_escapes(spark: "Spa
 
 
 def test_a_table_of_invalid_records_from_before_the_column_undecoded_is_read_and_extended(
-    spark: "SparkSession", tmp_path: Path
+    spark: SparkSession, tmp_path: Path
 ) -> None:
     pipeline = pipeline_of(PIPELINE)
     write_log(spark, tmp_path)

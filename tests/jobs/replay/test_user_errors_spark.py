@@ -2,7 +2,6 @@
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 import yaml
@@ -13,16 +12,14 @@ from jobs.planning.request_context import open_request_context
 from jobs.reading.published import read_published
 from tests.support.other_log import PIPELINE, TABLE, OtherLog
 from tests.support.replays import run_range
+from tests.support.spark_session import SparkSession
 from windowlib.errors import SpecError
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
 
 def test_a_function_that_exits_in_a_worker_is_named(
-    spark: "SparkSession", hostile_log: tuple[OtherLog, Path], tmp_path: Path
+    spark: SparkSession, hostile_log: tuple[OtherLog, Path], tmp_path: Path
 ) -> None:
     shutil.copytree(hostile_log[1], tmp_path / "lake" / TABLE)
     (tmp_path / "my_exit.py").write_text("import sys\n\ndef gap(columns):\n    sys.exit(0)\n")

@@ -30,7 +30,7 @@ from jobs.replay.stages.bloom_filter import BITS_MAX, BITS_MIN, BloomFilter, bit
 from jobs.replay.stages.state import divided_state
 from jobs.replay.tasks import LocalTasks
 from tests.support.delta_logs import track_rows
-from tests.support.fuzzing import seeds
+from tests.support.fuzzing import chances, seeds
 from tests.support.replays import NOW_MS, pipeline_of, run_range, what_was_run
 from windowlib.errors import CheckpointError, SpecError
 from windowlib.records import tables
@@ -264,8 +264,7 @@ def test_a_set_of_keys_has_what_was_added_and_little_else() -> None:
 
 def test_threads_share_tasks() -> None:
     """The results come in order, and the first error of the arguments' order ends the run."""
-    for seed in seeds(20):
-        random = Random(seed)
+    for random in chances(20):
         tasks = LocalTasks(random.choice((1, 2, 5)))
         run = random.choice((tasks.run, tasks.share))
         numbers = [random.randrange(-3, 50) for _ in range(random.randrange(6))]

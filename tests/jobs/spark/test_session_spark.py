@@ -10,15 +10,14 @@ import pytest
 
 from jobs.spark.private_dir import private_directory
 from jobs.spark.session import socket_settings, stop_spark
+from tests.support.spark_session import SparkSession
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
-    from pyspark.sql import SparkSession
-
 pytestmark = pytest.mark.spark
 
 
-def test_spark_keeps_its_blocks_in_a_private_directory(spark: "SparkSession") -> None:
+def test_spark_keeps_its_blocks_in_a_private_directory(spark: SparkSession) -> None:
     spark.range(100_000).repartition(3).localCheckpoint().count()
     context: Any = spark.sparkContext._jsc.sc()
     directories = [Path(str(one)) for one in context.env().blockManager().diskBlockManager().localDirs()]
@@ -30,14 +29,14 @@ def test_spark_keeps_its_blocks_in_a_private_directory(spark: "SparkSession") ->
     assert stat.S_IMODE(private.stat().st_mode) == 0o700
 
 
-def test_a_local_spark_does_not_look_up_the_name_of_the_machine(spark: "SparkSession") -> None:
+def test_a_local_spark_does_not_look_up_the_name_of_the_machine(spark: SparkSession) -> None:
     """Defect: on a machine whose name has no address, the set-up passed and each replay with Spark failed."""
     jvm = spark.sparkContext._jvm
     assert jvm is not None
     assert jvm.java.lang.System.getenv("SPARK_LOCAL_IP") == "127.0.0.1"
 
 
-def test_python_workers_use_sockets_in_the_private_directory(spark: "SparkSession") -> None:
+def test_python_workers_use_sockets_in_the_private_directory(spark: SparkSession) -> None:
     assert spark.sparkContext.parallelize([1, 2], 2).map(lambda one: one + 1).collect() == [2, 3]
     assert any(path.is_socket() for path in private_directory().iterdir())
 
@@ -47,7 +46,7 @@ def test_a_socket_whose_path_is_too_long_is_not_used() -> None:
     assert socket_settings("/" + "long" * 20) == {}
 
 
-def test_python_workers_import_the_installed_pyspark_and_not_the_archive(spark: "SparkSession") -> None:
+def test_python_workers_import_the_installed_pyspark_and_not_the_archive(spark: SparkSession) -> None:
     def files(_number: int) -> list[str]:
         import sys
 

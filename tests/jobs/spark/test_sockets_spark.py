@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from ipaddress import ip_address
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
+from typing import Any
 
 import psutil
 import pytest
@@ -13,9 +13,7 @@ from jobs.replay.orders import ReplayOrder
 from jobs.runs import RunResult
 from tests.support import small_lake
 from tests.support.small_lake import SmallLake
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.support.spark_session import SparkSession
 
 
 def listening() -> set[tuple[str, int]]:
@@ -51,7 +49,16 @@ def test_a_run_without_spark_listens_on_nothing(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.spark
-def test_a_local_spark_listens_on_addresses_of_this_machine_only(spark: "SparkSession") -> None:
+def test_the_ports_of_a_local_spark_need_a_secret(spark: SparkSession) -> None:
+    """Else every user of the machine could send messages to the driver, and Java would deserialize them."""
+    jvm: Any = spark.sparkContext._jvm
+    manager = jvm.org.apache.spark.SparkEnv.get().securityManager()
+    assert manager.isAuthenticationEnabled()
+    assert len(manager.getSecretKey()) > 30
+
+
+@pytest.mark.spark
+def test_a_local_spark_listens_on_addresses_of_this_machine_only(spark: SparkSession) -> None:
     assert spark.range(10).count() == 10
     addresses = listening()
     assert addresses, "the driver has ports for its executors"

@@ -424,6 +424,8 @@ FAULTS: list[tuple[Any, str]] = [
     ({"$indexOfCP": ["a", 1]}, "needs texts"),
     ({"$indexOfCP": ["a", "a", -1]}, "not negative"),
     ({"$regexMatch": {"input": "$s", "regex": "("}}, "no regular expression"),
+    ({"$regexMatch": {"input": "$s", "regex": "(" * 5_000 + ")" * 5_000}}, "no regular expression"),
+    ({"$regexMatch": {"input": "$s", "regex": "a{99999999999}"}}, "no regular expression"),
     ({"$regexMatch": {"input": "$s", "regex": "a", "options": "q"}}, "option 'q'"),
     ({"$size": "$missing"}, "needs an array, got missing"),
     ({"$arrayElemAt": ["$a", 1.5]}, "needs an integer"),

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.beam_driver import BeamRunner, Shown
-from tests.support.fuzzing import seeds
+from tests.support.fuzzing import chances
 from windowlib.beam import (
     AfterAll,
     AfterAny,
@@ -177,15 +177,13 @@ def play(spec: WindowSpec, steps: list[tuple[str, int]], *, has_clock: bool) -> 
 
 def test_our_panes_are_those_of_beams_driver() -> None:
     panes = 0
-    for seed in seeds(100):
-        rng = Random(seed)
+    for rng in chances(100):
         panes += len(play(spec_of(rng, has_clock=False), script(rng, has_clock=False), has_clock=False).panes())
     assert panes, "no script fired anything"
 
 
 def test_our_panes_are_those_of_beams_driver_with_a_clock() -> None:
     panes = 0
-    for seed in seeds(20):
-        rng = Random(seed)
+    for rng in chances(20):
         panes += len(play(spec_of(rng, has_clock=True), script(rng, has_clock=True), has_clock=True).panes())
     assert panes, "no script fired anything"

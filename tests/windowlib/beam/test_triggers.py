@@ -189,10 +189,7 @@ def test_a_pane_has_the_time_of_the_record_that_held_the_watermark(
 
 def test_an_early_pane_keeps_the_hold_if_an_on_time_pane_will_follow() -> None:
     """Without a later ON_TIME pane, an EARLY pane releases the hold."""
-    for trigger, times in (
-        (AfterWatermark(early=AfterCount(1)), [2, 2, 2]),
-        (Repeatedly(AfterCount(1)), [2, 6]),
-    ):
+    for trigger, times in ((AfterWatermark(early=AfterCount(1)), [2, 2, 2]), (Repeatedly(AfterCount(1)), [2, 6])):
         harness = played(spec_of(trigger, timestamp_combiner="earliest", profile=BEAM), "2 6 w10")
         assert [pane.timestamp_ms for pane in harness.panes()] == times
 
@@ -221,10 +218,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"trigger": Purging(ContinuousEventTime(5)), "profile": BEAM}, "use the triggers of windowlib.beam"),
     ({"trigger": Purging(EventTime()), "accumulation": "retracting"}, "a purging trigger empties"),
     ({"function": Apply(lambda _key, _window, values: values), "accumulation": "retracting"}, "returns one value"),
-    (
-        {"function": Whole(Reduce(function=max)), "accumulation": "discarding", "profile": BEAM},
-        "a reduce has no value",
-    ),
+    ({"function": Whole(Reduce(function=max)), "accumulation": "discarding", "profile": BEAM}, "a reduce has no value"),
     ({"timestamp_combiner": "middle"}, "end_of_window, earliest, latest, earliest_transformed, got 'middle'"),
 ]
 

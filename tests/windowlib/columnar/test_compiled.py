@@ -105,7 +105,7 @@ def test_stored_loops_are_loaded_without_numba(stored: Path) -> None:
     assert "Loops object" in done.stdout, done.stderr
 
 
-def test_machine_code_that_is_damaged_or_of_somebody_else_is_replaced(
+def test_machine_code_that_is_damaged_or_that_others_can_write_is_replaced(
     stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[object] = []
@@ -120,7 +120,9 @@ def test_machine_code_that_is_damaged_or_of_somebody_else_is_replaced(
     first, second = tmp_path / "no" / "directory", tmp_path / "cache"
     first.parent.write_bytes(b"a file, so that nothing can be stored below it")
     expected = hashes_of(RIGHT)
+    before = os.umask(0o002)  # others of the group may write new files
     assert hashes_of(stored_loops.load((first, second))) == expected
+    os.umask(before)
     (file,) = second.iterdir()
     content = file.read_bytes()
     for wrong in (b"", content[:-1], content[:100] + bytes([content[100] ^ 1]) + content[101:], content[1:]):
@@ -130,10 +132,14 @@ def test_machine_code_that_is_damaged_or_of_somebody_else_is_replaced(
     assert len(made) == 5
     assert hashes_of(stored_loops.load((first, second))) == expected
     assert len(made) == 5, "a whole file is used"
+    assert file.stat().st_mode & 0o777 == 0o644
+    file.chmod(0o664)
+    assert hashes_of(stored_loops.load((first, second))) == expected
+    assert len(made) == 6, "others may have written it"
     if os.geteuid() == 0:
         os.chown(file, 4711, -1)
         assert hashes_of(stored_loops.load((first, second))) == expected
-        assert len(made) == 6
+        assert len(made) == 7
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.support.fuzzing import seeds
+from tests.support.fuzzing import chances
 from tests.support.plain_hashes import in_disguise, plain_hash, plain_row, random_kind, random_value
 from windowlib.columnar.arrow import arrow_type
 from windowlib.columnar.hash_input import is_constant
@@ -25,8 +25,7 @@ pytestmark = pytest.mark.usefixtures("each_way_to_hash")
 
 
 def test_every_value_has_the_hash_of_the_definition() -> None:
-    for seed in seeds(300):
-        rng = random.Random(seed)
+    for rng in chances(300):
         kind = random_kind(rng, rng.randrange(4))
         values = [random_value(rng, kind) for _ in range(rng.choice([0, 1, 7, 40]))]
         array = in_disguise(pa.array(values, arrow_type(kind)), rng)
@@ -37,8 +36,7 @@ def test_every_value_has_the_hash_of_the_definition() -> None:
 
 def test_every_record_has_the_hash_of_the_definition_in_blocks_of_any_size() -> None:
     """In chunks and blocks of any size, with the columns in any order, and with new null columns."""
-    for seed in seeds(150):
-        rng = random.Random(seed)
+    for rng in chances(150):
         kinds = {name: random_kind(rng, rng.randrange(3)) for name in "abcdef"[: rng.randrange(1, 6)]}
         rows = [
             {name: random_value(rng, kind) for name, kind in kinds.items()} for _ in range(rng.choice([0, 1, 9, 50]))
@@ -64,8 +62,7 @@ def _chunked(rows: list[dict[str, Any]], kinds: Mapping[str, Node], rng: random.
 
 
 def test_bytes_of_any_length_are_hashed_together_as_one_by_one() -> None:
-    for seed in seeds(200):
-        rng = random.Random(seed)
+    for rng in chances(200):
         longest = rng.choice([1, 5, 9, 33, 70, 400, 3000])
         parts = [rng.randbytes(rng.choice([longest, rng.randrange(longest + 1)])) for _ in range(rng.randrange(1, 50))]
         lengths = np.array([len(part) for part in parts])
@@ -136,8 +133,7 @@ def test_a_type_without_a_hash_is_named() -> None:
 
 def test_repetitive_texts_have_the_hashes_of_single_values() -> None:
     """A column with few values at its ends is hashed by its dictionary. Its middle may have many values."""
-    for seed in seeds(60):
-        rng = random.Random(seed)
+    for rng in chances(60):
         few = [rng.choice(["a", "bb", "", None]) for _ in range(rng.randint(1, 40))]
         many = [f"value {number}" for number in range(rng.randint(0, 30))]
         texts = [*few, *many, *few[::-1]]
@@ -148,8 +144,7 @@ def test_repetitive_texts_have_the_hashes_of_single_values() -> None:
 
 def test_constant_columns_have_the_hashes_of_single_values() -> None:
     """A column with one value is hashed once. One that differs in a row, or only in its bits, is not constant."""
-    for seed in seeds(200):
-        rng = random.Random(seed)
+    for rng in chances(200):
         kind = rng.choice(["long", "integer", "short", "boolean", "double", "float", "string", "timestamp", "date",
                            "decimal(38,2)"])  # fmt: skip
         one, other = random_value(rng, kind), random_value(rng, kind)
@@ -170,8 +165,7 @@ def test_constant_columns_have_the_hashes_of_single_values() -> None:
 
 
 def test_the_constants_of_record_hashes_are_hashed_as_their_first_value() -> None:
-    for seed in seeds(60):
-        rng = random.Random(seed)
+    for rng in chances(60):
         kind = rng.choice(["long", "string", "date", "decimal(5,2)"])
         count = rng.randint(0, 30)
         value = random_value(rng, parse_type(kind))
@@ -183,8 +177,7 @@ def test_the_constants_of_record_hashes_are_hashed_as_their_first_value() -> Non
 
 def test_decimals_of_each_length_are_hashed_as_big_endian_bytes() -> None:
     """Those of at most eight bytes are hashed as words, by length. A longer one sends the whole column to the spans."""
-    for seed in seeds(200):
-        rng = random.Random(seed)
+    for rng in chances(200):
         bits = rng.choice([7, 8, 15, 31, 39, 55, 63, 64, 90])
         values = [rng.choice([-1, 1]) * rng.getrandbits(rng.randrange(bits + 1)) for _ in range(rng.randrange(1, 60))]
         edges = [sign * (1 << (8 * size - 1)) + by for size in range(1, 9) for sign in (-1, 1) for by in (-1, 0)]

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from tests.support.fuzzing import seeds
+from tests.support.fuzzing import chances
 from windowlib.bounds import MAX_DURATION_MS
 from windowlib.columnar.instants import (
     PROBLEMS,
@@ -42,8 +42,7 @@ CASES: Final[tuple[Case, ...]] = (
 
 
 def test_a_column_of_times_is_read_as_the_definition_reads_each_value() -> None:
-    for seed in seeds(200, among=len(CASES)):
-        rng = random.Random(seed)
+    for rng in chances(200, among=len(CASES)):
         for kind, value_of, needs_unit in CASES:
             unit = rng.choice(list(UNITS_PER_MS)) if needs_unit else None
             values = [None if rng.random() < 0.1 else value_of(rng) for _ in range(rng.randint(1, 12))]

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.support.fuzzing import seeds
+from tests.support.fuzzing import chances
 from tests.support.plain_hashes import in_disguise, plain_fold, plain_row, random_kind, random_value
 from windowlib.columnar.arrow import arrow_type
 from windowlib.columnar.executor import arrow_columns
@@ -36,8 +36,7 @@ def test_an_output_may_have_the_name_of_the_record_of_side_tables() -> None:
 
 def test_a_row_has_the_same_id_when_it_is_emitted_and_when_it_is_read() -> None:
     """For values of every type. A changed value changes the id of its row, and a changed coordinate only its check."""
-    for seed in seeds(60):
-        rng = random.Random(seed)
+    for rng in chances(60):
         kinds = {f"c{number}": random_kind(rng) for number in range(rng.randrange(1, 6))}
         table = table_of(kinds)
         rows = [(*(random_value(rng, kind) for kind in kinds.values()), rank) for rank in range(rng.randrange(1, 9))]
@@ -63,8 +62,7 @@ def test_a_column_without_values_or_items_gives_the_same_ids() -> None:
     kinds = table.columns()
     identity = RowIdentity(table)
     item = {"slice_start_ms": 1, "rank": 2, "event_time_ms": 3, "edge_id": 4, "value": "5"}
-    for seed in seeds(40):
-        rng = random.Random(seed)
+    for rng in chances(40):
         choices: list[list[Any]] = [[None], [[]], [[], None]]
         few = rng.choice(choices)
         rows = [
@@ -98,8 +96,7 @@ def test_a_row_without_an_id_or_check_is_damaged() -> None:
 
 
 def test_one_row_of_plain_values_has_the_id_that_it_has_in_a_column() -> None:
-    for seed in seeds(60):
-        rng = random.Random(seed)
+    for rng in chances(60):
         for table in (tables.watermarks(), tables.tallies(), tables.quality_results()):
             rows = [{name: random_value(rng, kind) for name, kind in table.content.items()} for _ in range(3)]
             identity = RowIdentity(table)
@@ -111,8 +108,7 @@ def test_one_row_of_plain_values_has_the_id_that_it_has_in_a_column() -> None:
 
 def test_the_id_of_a_state_depends_on_the_order_of_positions_and_its_check_on_the_positions() -> None:
     """For any mix of columns with positions, keys, and cuts into batches: the reference replaces them row by row."""
-    for seed in seeds(80):
-        rng = random.Random(seed)
+    for rng in chances(80):
         table = tables.window_state({"k": "string"}, ACCUMULATORS)
         rows = [_state_row(table, rng) for _ in range(rng.randrange(1, 12))]
         identity = RowIdentity(table)

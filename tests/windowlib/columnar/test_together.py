@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tests.support.bucket_feed import placed_steps
-from tests.support.fuzzing import seeds
+from tests.support.fuzzing import chances, seeds
 from tests.support.plain_windows import PlainSpec
 from tests.windowlib.kernels.random_chains import (
     KEYS,
@@ -149,8 +149,7 @@ def overlapping_spec(random: Random) -> WindowSpec:
 
 @pytest.mark.fuzz
 def test_overlapping_windows_have_their_records_in_log_order() -> None:
-    for seed in seeds(60):
-        random = Random(seed)
+    for random in chances(60):
         chosen = [*random_aggregates(random, ORDERED), ("collect_list", "int")]
         plan = base_plan(random, overlapping_spec(random), chosen)
         check_together(random, RandomLog(random, plan, spread_ms=random.choice([10, 40, 100])))

@@ -1,12 +1,11 @@
 """Texts that are not UTF-8 are found in columns of any type, and replaced; everything else stays."""
 
-import random
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from tests.support.fuzzing import seeds
+from tests.support.fuzzing import chances
 from tests.support.latin_texts import as_texts, random_bytes, with_bytes
 from windowlib.columnar.undecodable import (
     UndecodableText,
@@ -68,8 +67,7 @@ def repaired(value: Any, kind: pa.DataType, *, is_key: bool = False) -> Any:  # 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_texts_that_are_not_utf_8_are_found_and_replaced_at_any_depth(kind: pa.DataType) -> None:
     found = 0
-    for seed in seeds(40):
-        chance = random.Random(seed)
+    for chance in chances(40):
         whole = pa.array([random_bytes(chance, kind) for _ in range(12)], with_bytes(kind))
         start = chance.randrange(6)
         array, values = as_texts(whole, kind).slice(start, 5), whole.slice(start, 5).to_pylist()

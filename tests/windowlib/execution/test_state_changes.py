@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.support.fuzzing import seeds
+from tests.support.fuzzing import chances
 from tests.windowlib.kernels.random_chains import RandomLog, base_plan, batch_of, batches, random_aggregates, texts
 from tests.windowlib.kernels.sessions.test_sessions import random_gaps, session_plan
 from tests.windowlib.kernels.test_same_as_operator import KINDS, MAKERS
@@ -69,8 +69,7 @@ def _log(random: Random, kind: str) -> RandomLog:
 
 @pytest.mark.parametrize("kind", [*MAKERS, "sessions"])
 def test_the_parts_of_a_checkpoint_are_the_state_after_each_slice(kind: str) -> None:
-    for seed in seeds(8, among=len(MAKERS) + 1):
-        random = Random(seed)
+    for random in chances(8, among=len(MAKERS) + 1):
         log, stored = _log(random, kind), Stored()
         for _ in range(random.randint(1, 4)):
             _check_chunk(random, log, stored)
@@ -138,8 +137,7 @@ def _check_sums(run: BucketRun, number: int, stored: Stored, rows: Mapping[str, 
 
 
 def test_rows_that_occur_twice_are_removed_and_written_again() -> None:
-    for seed in seeds(200):
-        random = Random(seed)
+    for random in chances(200):
         words = (
             [random.randint(0, 5) for _ in range(random.randint(0, 6))],
             [random.randint(0, 5) for _ in range(random.randint(0, 6))],

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from tests.support.fuzzing import seeds
+from tests.support.fuzzing import chances
 from windowlib.functions.exact_sum import PARTS_MAX, ExactSum, divide_rounded
 
 
@@ -27,8 +27,7 @@ def summed(numbers: list[float]) -> ExactSum:
 
 
 def test_the_state_equals_the_sum_of_exact_fractions() -> None:
-    for seed in seeds(30):
-        random = Random(seed)
+    for random in chances(30):
         numbers = [hostile(random) for _ in range(random.randint(0, 300))]
         cut = random.randint(0, len(numbers))
         whole, left, right = summed(numbers), summed(numbers[:cut]), summed(numbers[cut:])

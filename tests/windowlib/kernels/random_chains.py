@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from tests.support.bucket_feed import placed_steps
-from windowlib.bounds import MAX_TIME_MS, MIN_TIME_MS
+from windowlib.bounds import MAX_TIME_MS, MAX_TIMESTAMP_MS, MIN_TIME_MS, MIN_TIMESTAMP_MS
 from windowlib.columnar.arrow import arrow_type
 from windowlib.columnar.executor import Emission, StateColumns
 from windowlib.columnar.plan import BucketPlan
@@ -35,8 +35,12 @@ KEYS: Final[Mapping[str, Sequence[Any]]] = {
     "int": [5, 6],
     "string": ["a", "b", "", "ü"],
     "boolean": [True, False],
-    "double": [0.0, 1.5, -2.25],
+    "tinyint": [0, 127, -128],
+    "smallint": [0, -1, 32_767],
+    "double": [0.0, -0.0, 1.5, -2.25, float("inf"), 5e-324],
+    "float": [0.0, -0.0, 0.10000000149011612, float("-inf")],
     "decimal(10,2)": [Decimal("1.50"), Decimal("-3.00")],
+    "decimal(38,10)": [Decimal(0), Decimal(-(10**28) + 1), Decimal("0.0000000001")],
     "binary": [b"", b"x\x00"],
     "timestamp": [0, 1_600_000_000_000_000],
     "date": [0, 20_000],
@@ -49,7 +53,20 @@ INPUTS: Final[Mapping[str, Sequence[Any]]] = {
     "decimal(10,2)": [Decimal("0.01"), Decimal("-7.50"), None],
     "string": ["", "b", "a", None],
     "timestamp": [0, -5, 1_600_000_000_000_000, None],
+    "date": [0, -1, 20_000, None],
+    "boolean": [True, False, None],
+    "decimal(38,10)": [Decimal(0), Decimal(10**28 - 1), Decimal("-0.0000000001"), None],
 }
+"""Types that have an order, and values."""
+UNORDERED: Final[Mapping[str, Sequence[Any]]] = {
+    "binary": [b"", b"\x00", b"\xff" * 40, None],
+    "array<int>": [[], [1, None], [3, 2], None],
+    "struct<a:int,b:string>": [{"a": 1, "b": ""}, {"a": None, "b": None}, None],
+    "map<string,double>": [[], [("a", 1.0), ("", None)], None],
+}
+"""Types without an order."""
+START_MS: Final = (-100, -100, MIN_TIMESTAMP_MS + 10_000, MAX_TIMESTAMP_MS - 100_000, 1_700_000_000_000)
+"""The first event times are near one of these."""
 
 
 class Fed(NamedTuple):
@@ -135,8 +152,11 @@ class RandomLog:
     spread_ms: int = 40
     gaps: Sequence[int] = (1,)
     watermark_ms: int = MIN_TIME_MS
-    latest_ms: int = -100
+    latest_ms: int = 0
     slices: int = 0
+
+    def __post_init__(self) -> None:
+        self.latest_ms = self.random.choice(START_MS)
 
     def chunk(self, slices: int, records: int) -> Chunk:
         """Return the next chunk, with so many slices of at most so many records each."""
@@ -169,7 +189,7 @@ class RandomLog:
         back = random.choice([0, 1, self.spread_ms, 3 * self.spread_ms])
         key = tuple(random.choice(KEYS[kind]) for kind in self.plan.keys.values())
         values = tuple(
-            random.choice(self.gaps if name == self.plan.layout.gap else INPUTS[kind])
+            random.choice(self.gaps if name == self.plan.layout.gap else (UNORDERED.get(kind) or INPUTS[kind]))
             for name, kind in self.plan.inputs.items()
         )
         return Fed(

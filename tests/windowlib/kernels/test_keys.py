@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 from decimal import Decimal
-from random import Random
 from typing import Any, Final
 
 import pyarrow as pa
 import pytest
 
-from tests.support.fuzzing import seeds
+from tests.support.fuzzing import chances
 from windowlib.kernels.keys import KeyTable
 from windowlib.keyed.key_groups import key_group
 
@@ -25,8 +24,7 @@ VALUES: Final[Sequence[tuple[pa.DataType, Sequence[Any]]]] = [
 
 
 def test_a_key_table_numbers_keys_across_blocks() -> None:
-    for seed in seeds(100):
-        random = Random(seed)
+    for random in chances(100):
         chosen = random.choices(VALUES, k=random.randint(0, 3))
         kinds = [kind for kind, _ in chosen]
         table = KeyTable(kinds, 128, direct_max=random.choice([1, 8, 1 << 20]))

@@ -85,12 +85,7 @@ def chunk_of(script: Mapping[str, Any]) -> Chunk | None:
         return None
     steps, records = steps_and_records(script)
     ranges = (SliceRange(slice_no=0, start_ms=0, end_ms=1, end_sequence=1 << 40),)
-    plan = replace(
-        plan,
-        **plan_of_strings(plan),
-        steps=placed_steps(steps, ranges, [len(steps)]),
-        slices=ranges,
-    )
+    plan = replace(plan, **plan_of_strings(plan), steps=placed_steps(steps, ranges, [len(steps)]), slices=ranges)
     return Chunk(plan=plan, records=[records])
 
 

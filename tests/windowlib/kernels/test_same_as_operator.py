@@ -8,9 +8,18 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from tests.support.fuzzing import seeds
+from tests.support.fuzzing import chances
 from tests.windowlib.kernels import random_chains
-from tests.windowlib.kernels.random_chains import INPUTS, Chunk, RandomLog, Slice, base_plan, play, random_aggregates
+from tests.windowlib.kernels.random_chains import (
+    INPUTS,
+    UNORDERED,
+    Chunk,
+    RandomLog,
+    Slice,
+    base_plan,
+    play,
+    random_aggregates,
+)
 from windowlib.bounds import MAX_TIME_MS
 from windowlib.errors import SpecError
 from windowlib.functions.window_functions import aggregate
@@ -31,6 +40,7 @@ KINDS: Final[Sequence[tuple[str, str | None]]] = [
     *((kind, column) for kind in ("avg", "variance", "var_pop") for column in NUMBERS),
     *(("sum", column) for column in NUMBERS if column != "bigint"),  # the extremes of bigint have no sum
     *((kind, column) for kind in ("min", "max", "first", "last", "collect_list") for column in INPUTS),
+    *((kind, column) for kind in ("first", "last", "collect_list") for column in UNORDERED),
 ]
 WIDE: Final = "decimal(38,0)"
 ANY: Final = (aggregate("count"),)
@@ -43,7 +53,7 @@ def tumbling(random: Random) -> WindowSpec:
 
 
 def sliding(random: Random) -> WindowSpec:
-    size_ms, slide_ms = random.choice([1, 6, 20, 35]), random.choice([1, 3, 7, 20, 30])
+    size_ms, slide_ms = random.choice([1, 6, 20, 35, 300]), random.choice([1, 3, 7, 20, 30])
     assigner = Sliding(size_ms=size_ms, slide_ms=slide_ms, offset_ms=random.randint(-slide_ms + 1, slide_ms - 1))
     return at_end(random, assigner)
 
@@ -71,8 +81,7 @@ MAKERS: Final = {"tumbling": tumbling, "sliding": sliding, "counting": counting,
 
 @pytest.mark.parametrize("kind", MAKERS)
 def test_a_chain_of_chunks_gives_the_same_with_either_executor(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for seed in seeds(15, among=len(MAKERS)):
-        random = Random(seed)
+    for random in chances(15, among=len(MAKERS)):
         monkeypatch.setattr(grouping, "PACKED_BITS", random.choice([grouping.PACKED_BITS, 7, 3]))
         plan = base_plan(random, MAKERS[kind](random), random_aggregates(random, KINDS))
         assert why_not(plan.spec, plan.layout) is None
@@ -85,8 +94,7 @@ def test_sums_of_wide_decimals_fit_with_either_executor(monkeypatch: pytest.Monk
     monkeypatch.setitem(INPUTS, WIDE, [greatest, -greatest])
     monkeypatch.setattr(random_chains, "KEYS", {kind: values[:1] for kind, values in random_chains.KEYS.items()})
     fit = 0
-    for seed in seeds(80):
-        random = Random(seed)
+    for random in chances(80):
         plan = base_plan(random, WindowSpec(assigner=Tumbling(size_ms=1_000), function=ANY), [("sum", WIDE)])
         chunk = RandomLog(random, plan).chunk(1, 12)
         expected, found = (

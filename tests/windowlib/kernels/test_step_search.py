@@ -1,17 +1,14 @@
 """The search for steps equals a binary search."""
 
-from random import Random
-
 import numpy as np
 
-from tests.support.fuzzing import seeds
+from tests.support.fuzzing import chances
 from windowlib.bounds import MAX_TIME_MS, MIN_TIME_MS
 from windowlib.kernels.step_search import StepSearch
 
 
 def test_a_step_is_found_as_by_binary_search() -> None:
-    for seed in seeds(300):
-        random = Random(seed)
+    for random in chances(300):
         span = random.choice([1, 10, 1_000, 10**6, 2**61, 2**63 - 1])
         steps = np.array(sorted(random.randint(-span, span) for _ in range(random.randint(0, 30))), dtype=np.int64)
         near = [number + random.randint(-2, 2) for number in steps.tolist() if abs(number) < 2**62]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import given, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from tests.support.fuzzing import cases, seeds
+from tests.support.fuzzing import cases, chances
 from windowlib.keyed.key_groups import key_group, key_group_range
 from windowlib.keyed.key_order import key_orderer, sortable
 from windowlib.keyed.timers import STALE_MAX, Domain, KeyGroupRange, TimerQueue, TimerService
@@ -209,8 +209,7 @@ class ChangedWhileWalked:
 
 def test_a_walk_always_yields_the_first_existing_timer_whatever_its_caller_changes() -> None:
     """No timer is lost, and none is yielded twice."""
-    for seed in seeds(400):
-        random = Random(seed)
+    for random in chances(400):
         one = ChangedWhileWalked(random, random.choice(SMALL_AND_REAL))
         for _ in range(random.randint(1, 4)):
             for _ in range(random.randint(0, 25)):

@@ -28,15 +28,7 @@ from tests.windowlib.profiles.engines import (
     through_checkpoint,
     watermark_of,
 )
-from tests.windowlib.profiles.rows import (
-    WORDS,
-    Refused,
-    cells_of,
-    places_of,
-    row,
-    storms_cells,
-    without_row,
-)
+from tests.windowlib.profiles.rows import WORDS, Refused, cells_of, places_of, row, storms_cells, without_row
 from windowlib.beam import AfterCount, AfterWatermark
 from windowlib.errors import InvariantBroken, SpecError
 from windowlib.triggers.flink import CountReached

@@ -167,11 +167,7 @@ SIX = {
 SIX_ON_EVENT_TIME = {
     "count in count": [(TimeWindow(0, 4), "ab"), (TimeWindow(3, 21), "bcd")],
     "count in time": [(TimeWindow(0, 10), "ab"), (TimeWindow(0, 20), "abc"), (TimeWindow(11, 30), "cde")],
-    "time in time": [
-        (TimeWindow(-5, 10), "ab"),
-        (TimeWindow(5, 20), "c"),
-        (TimeWindow(15, 30), "de"),
-    ],
+    "time in time": [(TimeWindow(-5, 10), "ab"), (TimeWindow(5, 20), "c"), (TimeWindow(15, 30), "de")],
     "time in count": [(TimeWindow(-11, 4), "ab"), (TimeWindow(6, 21), "cd")],
     "tumbling in count": [(TimeWindow(0, 4), "ab"), (TimeWindow(11, 21), "cd")],
     "tumbling in time": [(TimeWindow(0, 10), "ab"), (TimeWindow(10, 20), "c"), (TimeWindow(20, 30), "de")],

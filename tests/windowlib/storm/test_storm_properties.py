@@ -7,12 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.fuzzing import seeds
-from tests.support.storm import (
-    Driven,
-    Heard,
-    lists_spec,
-)
+from tests.support.fuzzing import chances
+from tests.support.storm import Driven, Heard, lists_spec
 from tests.support.storm_replay import NO_EDGES, LogRow, Replayed, replay, together
 from windowlib.keyed.timers import STALE_MAX
 from windowlib.records.records import ASSIGNED, LATE, UNASSIGNED, Fate, Late, Pane, Unassigned
@@ -144,8 +140,7 @@ class Definition:
 
 
 def test_strict_windows_are_those_of_the_definition() -> None:
-    for seed in seeds(300):
-        rng = random.Random(seed)
+    for rng in chances(300):
         length, slide = random_length(rng), random_length(rng)
         steps = [*random_steps(rng), ("w", 10_000)]
         driven = play(lists_spec(length=length, slide=slide, late=True), steps)
@@ -165,8 +160,7 @@ def test_strict_windows_are_those_of_the_definition() -> None:
 
 def test_strict_equals_storm_where_no_defect_applies() -> None:
     """All times are after 1970 and strictly rising, with at most one tuple per watermark, so that no defect applies."""
-    for seed in seeds(200):
-        rng = random.Random(seed)
+    for rng in chances(200):
         spec = lists_spec(length=random_length(rng), slide=random_length(rng), profile=STRICT)
         match spec.length, spec.slide:
             case CountLength(), TimeLength():
@@ -190,8 +184,7 @@ def test_strict_equals_storm_where_no_defect_applies() -> None:
 
 @pytest.mark.parametrize("profile", [STRICT, STORM], ids=lambda profile: str(profile.name))
 def test_a_tuple_is_new_once_and_expires_once(profile: Any) -> None:  # noqa: ANN401
-    for seed in seeds(150):
-        rng = random.Random(seed)
+    for rng in chances(150):
         spec = lists_spec(length=random_length(rng), slide=random_length(rng), late=True, profile=profile)
         windows = play(spec, [*random_steps(rng), ("w", 500)]).windows()
         before: list[int] = []
@@ -213,8 +206,7 @@ def content(result: Replayed) -> list[Any]:
 
 
 def test_results_do_not_depend_on_slices_or_buckets() -> None:
-    for seed in seeds(150):
-        rng = random.Random(seed)
+    for rng in chances(150):
         spec, log = random_spec(rng), random_log(rng)
         cuts = [rng.randint(-50, 1_500) for _ in range(rng.randint(0, 4))]
         whole = replay(spec, log)
@@ -222,8 +214,7 @@ def test_results_do_not_depend_on_slices_or_buckets() -> None:
 
 
 def test_every_record_has_one_fate_and_every_edge_is_open_or_closed() -> None:
-    for seed in seeds(150):
-        rng = random.Random(seed)
+    for rng in chances(150):
         spec, log = random_spec(rng), random_log(rng)
         result = replay(spec, log)
         outputs = [output for some in result.outputs.values() for output in some]
@@ -245,8 +236,7 @@ def test_every_record_has_one_fate_and_every_edge_is_open_or_closed() -> None:
 
 def test_strict_fires_every_tuple_if_the_length_covers_the_slide() -> None:
     """In strict, only tuples between windows are never fired. If the slide is within the length, there are none."""
-    for seed in seeds(150):
-        rng = random.Random(seed)
+    for rng in chances(150):
         size = rng.randint(1, 20)
         make = rng.choice([CountLength, TimeLength])
         spec = lists_spec(length=make(size), slide=make(rng.randint(1, size)), late=True)
@@ -257,8 +247,7 @@ def test_strict_fires_every_tuple_if_the_length_covers_the_slide() -> None:
 
 def test_skipped_watermarks_have_no_effect() -> None:
     """The operator skips watermarks. A manager that gets all watermarks fires the same windows."""
-    for seed in seeds(150):
-        rng = random.Random(seed)
+    for rng in chances(150):
         spec = lists_spec(
             length=random_length(rng),
             slide=random_length(rng),
@@ -283,8 +272,7 @@ def test_skipped_watermarks_have_no_effect() -> None:
 
 def test_the_clock_decides_what_a_window_holds() -> None:
     """With time length and slide on the clock in strict, each tick since the first arrival fires the last `length`."""
-    for seed in seeds(150):
-        rng = random.Random(seed)
+    for rng in chances(150):
         length_ms, slide_ms = rng.randint(1, 30), rng.randint(1, 30)
         spec = lists_spec(length=TimeLength(length_ms), slide=TimeLength(slide_ms), is_event_time=False)
         driven, clock_ms, arrivals = Driven(spec), rng.choice([-7, 0, 1_000]), []

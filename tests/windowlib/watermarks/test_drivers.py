@@ -23,13 +23,7 @@ from windowlib.watermarks.generators import (
     ascending,
 )
 from windowlib.watermarks.ingestion_driver import EXACT_TICKS, IngestionSpec
-from windowlib.watermarks.sources_driver import (
-    STALE_MAX,
-    DriverEmission,
-    EmitWithCommits,
-    SourcesDriver,
-    SourcesSpec,
-)
+from windowlib.watermarks.sources_driver import STALE_MAX, DriverEmission, EmitWithCommits, SourcesDriver, SourcesSpec
 from windowlib.watermarks.timeline import Arrival, SourceRow, Step, TimeDriver, Timeline
 from windowlib.watermarks.valve import StatusChanged, Valve, WatermarkEvent
 

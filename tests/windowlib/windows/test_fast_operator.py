@@ -8,18 +8,11 @@ from random import Random
 
 import pytest
 
-from tests.support.fuzzing import seeds
+from tests.support.fuzzing import chances
 from tests.support.plain_windows import PlainSpec
 from tests.support.windows import RemembersEachWindow
 from windowlib.bounds import MAX_TIME_MS, Window
-from windowlib.functions.window_functions import (
-    Aggregates,
-    Reduce,
-    Whole,
-    WindowFunction,
-    aggregate,
-    process_function,
-)
+from windowlib.functions.window_functions import Aggregates, Reduce, Whole, WindowFunction, aggregate, process_function
 from windowlib.keyed.operator_protocol import BulkOperator, Operator
 from windowlib.records.records import Pane, Record
 from windowlib.testkit.harness import resumed
@@ -86,8 +79,7 @@ def random_records(random: Random, count: int) -> list[Record]:
 
 @pytest.mark.fuzz
 def test_the_fast_operator_equals_the_plain_one() -> None:
-    for seed in seeds(200):
-        random = Random(seed)
+    for random in chances(200):
         spec = any_spec(random)
         quick, plain = spec.build(), PlainSpec(spec).build()
         assert isinstance(quick, FastOperator)

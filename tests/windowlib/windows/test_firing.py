@@ -18,10 +18,7 @@ from windowlib.windows.evictors import Evictor, EvictorContext
 def test_a_record_is_assigned_added_and_passed_to_the_trigger_and_its_window_gets_a_cleanup_timer() -> None:
     """The steps of Flink's WindowOperator.processElement; a record that is too late goes to the side output."""
     harness = window_harness(
-        assigner=Sliding(size_ms=10, slide_ms=5),
-        trigger=CountReached(2),
-        allowed_lateness_ms=3,
-        leftovers="report",
+        assigner=Sliding(size_ms=10, slide_ms=5), trigger=CountReached(2), allowed_lateness_ms=3, leftovers="report"
     )
     harness.record("a", 1, at_ms=7)
     rows = harness.operator.snapshot()

@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_HALF_UP, Context, Decimal
-from typing import Any, Final
+from fractions import Fraction
+from typing import Any, Final, NamedTuple
 
 from tests.support.other_log import exact_sum
 from tests.zoo.entries import in_order
-from tests.zoo.hostile.logs import BOUND_MS, Aggregate, Column, HostileLog, Row
+from tests.zoo.hostile.logs import Aggregate, Column, HostileLog, Row, Windows
 from tests.zoo.hostile.values import Broken
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -22,6 +23,7 @@ MS: Final = timedelta(milliseconds=1)
 FIRST_INSTANT_MS: Final = -62_135_596_800_000
 LAST_INSTANT_MS: Final = 253_402_300_799_999
 _BEGINNING: Final = -(1 << 63)
+NOT_UTF8: Final = "not_utf8"
 _WIDE: Final = Context(prec=400)
 _BIGINT: Final = 1 << 63
 
@@ -41,6 +43,7 @@ class Expected:
     fates: dict[date, Counter[str]] = field(default_factory=dict)
     late: set[int] = field(default_factory=set)
     unassigned: set[int] = field(default_factory=set)
+    duplicates: set[int] = field(default_factory=set)
     invalid: dict[int, str] = field(default_factory=dict)
     windows: dict[tuple[object, ...], tuple[object, ...]] = field(default_factory=dict)
 
@@ -51,34 +54,98 @@ def expected(log: HostileLog) -> Expected:
     Raises:
         DoesNotFit: a sum does not fit.
     """
-    answer = Expected()
-    time, seq, size = log.of("time"), log.of("seq").name, log.windows.size_ms
+    answer, seq = Expected(), log.of("seq").name
     watermark_ms = _BEGINNING
-    members: dict[tuple[tuple[object, ...], int], list[Row]] = {}
-    for row in records_in_order(log):
+    windows: dict[tuple[object, ...], list[_Window]] = {}
+    earlier: dict[str, date] = {}
+    for number, row in enumerate(records_in_order(log)):
         fates = answer.fates.setdefault(row[log.of("day").name], Counter())
-        at_ms, problem = _instant(row[time.name], time)
-        problem = _problem(log, row) or problem
-        if problem is not None:
-            answer.invalid[row[seq]] = problem
-            fates["invalid"] += 1
+        at_ms, fate = _outside(log, row, answer, earlier=earlier)
+        if fate is not None:
+            fates[fate] += 1
             continue
-        assert at_ms is not None
-        starts = _starts(at_ms, size, log.windows.slide_ms)
-        kept = [start for start in starts if start + size - 1 + log.windows.lateness_ms > watermark_ms]
-        if len(kept) < len(starts):
+        own = windows.setdefault(tuple(plain(row[name]) for name in log.keys), [])
+        assigned, missed = _assign(_Record(number, at_ms, row), own, log.windows, watermark_ms=watermark_ms)
+        if missed:
             answer.late.add(row[seq])
-        if not starts:
+        elif not assigned:
             answer.unassigned.add(row[seq])
-        fates["assigned" if kept else "late" if starts else "unassigned"] += 1
-        key = tuple(plain(row[name]) for name in log.keys)
-        for start in kept:
-            members.setdefault((key, start), []).append(row)
-        watermark_ms = max(watermark_ms, at_ms - BOUND_MS - 1)
-    for (of, start), rows in members.items():
-        if start + size - 1 <= watermark_ms:
-            answer.windows[of, start] = tuple(_result(aggregate, rows) for aggregate in log.aggregates)
+        fates["assigned" if assigned else "late" if missed else "unassigned"] += 1
+        watermark_ms = max(watermark_ms, at_ms - log.bound_ms - 1)
+    for key, own in windows.items():
+        for window in own:
+            if window.end_ms - 1 <= watermark_ms:
+                rows = [record.row for record in sorted(window.records, key=lambda record: record.number)]
+                answer.windows[key, window.start_ms] = tuple(_result(aggregate, rows) for aggregate in log.aggregates)
     return answer
+
+
+def _outside(log: HostileLog, row: Row, answer: Expected, *, earlier: dict[str, date]) -> tuple[int, str | None]:
+    """Return the event time of a record, and its fate if no window is asked about it: `answer` notes it then."""
+    seq, time = log.of("seq").name, log.of("time")
+    at_ms, problem = _instant(row[time.name], time)
+    problem = _problem(log, row) or problem
+    if problem != NOT_UTF8 and not log.keeps(row):
+        return 0, "filtered"
+    if at_ms is None or problem is not None:
+        answer.invalid[row[seq]] = str(problem)
+        return 0, "invalid"
+    if log.distinct is not None and _repeats(row[log.distinct], row[log.of("day").name], earlier):
+        answer.duplicates.add(row[seq])
+        return 0, "duplicate"
+    return at_ms, None
+
+
+def _repeats(value: object, day: date, earlier: dict[str, date]) -> bool:
+    """Return whether an earlier record of the day, or of the day before, has the value. `earlier` gets the value."""
+    if value is None:
+        return False
+    text = repr(value)
+    last = earlier.get(text)
+    earlier[text] = day
+    return last is not None and day - last <= timedelta(days=1)
+
+
+class _Record(NamedTuple):
+    number: int
+    at_ms: int
+    row: Row
+
+
+@dataclass(slots=True)
+class _Window:
+    """A window of a key. A session is replaced when it is merged."""
+
+    start_ms: int
+    end_ms: int
+    records: list[_Record]
+
+
+def _assign(record: _Record, own: list[_Window], spec: Windows, *, watermark_ms: int) -> tuple[int, int]:
+    """Add a record to windows of its key. Return in how many windows it is, and how many it has missed."""
+
+    def is_open(end_ms: int) -> bool:
+        return end_ms - 1 + spec.lateness_ms > watermark_ms
+
+    if not spec.slide_ms:
+        start_ms, end_ms = record.at_ms, record.at_ms + spec.size_ms
+        met = [one for one in own if is_open(one.end_ms) and one.start_ms <= end_ms and one.end_ms >= start_ms]
+        if not met and not is_open(end_ms):
+            return 0, 1
+        own[:] = [one for one in own if not any(one is other for other in met)]
+        records = [record, *(other for one in met for other in one.records)]
+        start_ms, end_ms = min([start_ms, *(one.start_ms for one in met)]), max([end_ms, *(one.end_ms for one in met)])
+        own.append(_Window(start_ms, end_ms, records))
+        return 1, 0
+    starts = _starts(record.at_ms - spec.offset_ms, spec.size_ms, spec.slide_ms)
+    kept = [start + spec.offset_ms for start in starts if is_open(start + spec.offset_ms + spec.size_ms)]
+    known = {window.start_ms: window for window in own}
+    for start in kept:
+        if start not in known:
+            own.append(_Window(start, start + spec.size_ms, []))
+            known[start] = own[-1]
+        known[start].records.append(record)
+    return len(kept), len(starts) - len(kept)
 
 
 def records_in_order(log: HostileLog) -> list[Row]:
@@ -113,7 +180,7 @@ def _starts(at_ms: int, size_ms: int, slide_ms: int) -> list[int]:
 
 def _problem(log: HostileLog, row: Row) -> str | None:
     if any(isinstance(value, Broken) for value in row.values()):
-        return "not_utf8"
+        return NOT_UTF8
     return "null_key" if any(row[name] is None for name in log.keys) else None
 
 
@@ -160,8 +227,10 @@ def _result(aggregate: Aggregate, rows: Sequence[Row]) -> object:
             return plain(values[0 if aggregate.kind == "first" else -1])
         case "collect_list":
             return plain(present)
-        case "sum":
-            return plain(_sum(present, aggregate.column))
+        case "sum" | "avg":
+            return plain((_sum if aggregate.kind == "sum" else _mean)(present, aggregate.column))
+        case "variance":
+            return plain(_variance(present))
         case _:
             ordered = in_order([{"": value} for value in present], [""])
             return plain(ordered[-1 if aggregate.kind == "max" else 0][""] if ordered else None)
@@ -183,3 +252,31 @@ def _sum(values: Sequence[Any], column: Column) -> object:
     elif not -_BIGINT <= total < _BIGINT:
         raise DoesNotFit
     return total
+
+
+def _mean(values: Sequence[Any], column: Column) -> object:
+    if not values or isinstance(values[0], float):
+        total = exact_sum(values)
+        if total is None or not all(map(math.isfinite, values)):
+            return total
+        return float(sum(map(Fraction, values)) / len(values))
+    mean = sum(map(Fraction, values)) / len(values)
+    if isinstance(values[0], int):
+        return float(mean)
+    digits = 10 ** (column.kind.arrow.scale + 4)
+    rounded = math.floor(abs(mean) * digits + Fraction(1, 2))  # half up, away from zero
+    return _WIDE.divide(Decimal(rounded if mean >= 0 else -rounded), Decimal(digits))
+
+
+def _variance(values: Sequence[Any]) -> float | None:
+    if len(values) < 2:
+        return None
+    if not all(map(math.isfinite, values)):
+        return math.nan
+    numbers = [*map(Fraction, values)]
+    mean = sum(numbers) / len(numbers)
+    variance = sum((number - mean) ** 2 for number in numbers) / (len(numbers) - 1)
+    try:
+        return float(variance)
+    except OverflowError:
+        return math.inf

@@ -1,6 +1,7 @@
 """Draws a log and its pipeline from a seed: records, columns, order, windows, aggregates and the form of the table."""
 
 import json
+import math
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,6 @@ from tests.zoo.types import Kind, time_value
 Row = dict[str, Any]
 DAYS: Final = 3
 HOUR_MS: Final = 3_600_000
-BOUND_MS: Final = HOUR_MS
 MOST_RECORDS: Final = 60
 NUMBERS: Final = ("byte", "short", "integer", "long", "float", "double", "decimal")
 _ORDERED: Final = tuple(kind for kind in KINDS if kind.orders)
@@ -24,13 +24,23 @@ _TIMES: Final = tuple(kind for kind in KINDS if kind.time is not None and "decim
 FORMS: Final = (
     "plain", "tiny files", "compacted", "z-ordered", "restored", "deleted", "mapped by name", "mapped by id", "tracked",
     "checkpoint", "v2 checkpoint", "not partitioned", "clustered", "added column", "widened column",
-    "deletion vector", "empty files",
+    "deletion vector", "empty files", "more partitions", "Parquet",
 )  # fmt: skip
 """What happens to the table while or after the records are written."""
 IN_SPARK: Final = ("void column", "interval column")
 """Only Spark reads tables in these forms."""
 BY_DELTA_RS: Final = ("compacted", "z-ordered", "restored", "deleted", "checkpoint")
 """These forms need a writer of Delta."""
+PARTITIONS: Final = (
+    "boolean", "byte", "short", "integer", "long", "float", "double", "date", "timestamp", "timestamp_ntz", "string",
+)  # fmt: skip
+"""Types of partition columns, besides decimals."""
+DISTINCT: Final = ("boolean", "byte", "short", "integer", "long", "date", "timestamp", "string", "binary")
+"""Types whose values tell duplicates."""
+KEEPS: Final = 4
+"""A filter drops about one of so many records."""
+LONG: Final = ("string", "binary")
+"""Types with values that are too long for hundreds of windows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,11 +54,23 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Windows:
-    """The windows of a pipeline. They are tumbling if `slide_ms` is `size_ms`."""
+    """The windows of a pipeline: tumbling if `slide_ms` is `size_ms`, sessions with the gap `size_ms` if it is 0."""
 
     size_ms: int
     slide_ms: int
+    offset_ms: int
     lateness_ms: int
+
+    @property
+    def yaml(self) -> str:
+        """The inside of `windows`."""
+        if not self.slide_ms:
+            own = f"session: {{gap: {self.size_ms}ms}}"
+        elif self.slide_ms == self.size_ms:
+            own = f"tumbling: {{size: {self.size_ms}ms, offset: {self.offset_ms}ms}}"
+        else:
+            own = f"sliding: {{size: {self.size_ms}ms, slide: {self.slide_ms}ms, offset: {self.offset_ms}ms}}"
+        return f"{{{own}, allowed_lateness: {self.lateness_ms}ms}}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +88,7 @@ class HostileLog:
 
     The record values are those of Arrow's `from_pylist`, by the name of the column; `Broken` bytes are texts that are
     not UTF-8. `order` has the columns of the order; without any, the records are ordered as they were appended.
+    `distinct` is the column whose values tell duplicates within a day.
     """
 
     seed: int
@@ -75,12 +98,36 @@ class HostileLog:
     writer: str
     order: tuple[str, ...]
     windows: Windows
+    bound_ms: int
     keys: tuple[str, ...]
     aggregates: tuple[Aggregate, ...]
+    is_filtered: bool = False
+    distinct: str | None = None
+
+    def keeps(self, row: Row) -> bool:
+        """Return whether the filter of the pipeline keeps a record."""
+        return not self.is_filtered or math.fmod(row[self.of("seq").name], KEEPS) != 1
 
     def of(self, role: str) -> Column:
         """Return the first column of a role."""
         return next(column for column in self.columns if column.role == role)
+
+    @property
+    def partitions(self) -> tuple[Column, ...]:
+        """The columns that are not in the files, because the commits or the paths have their values."""
+        if self.form in {"not partitioned", "clustered"} or (self.form == "Parquet" and self.seed % 2):
+            return ()
+        day = self.of("day")
+        if self.form != "more partitions":
+            return (day,)
+        others = [one for one in self.columns[::-1] if one.role in {"key", "time", "payload"} and self._is_text(one)]
+        return (day, *others[: 1 + self.seed % 2])
+
+    def _is_text(self, column: Column) -> bool:
+        """Return whether a commit can have the values of a column. An empty text would be a null."""
+        values = [row[column.name] for rows in self.commits for row in rows]
+        is_kind = column.kind.name in PARTITIONS or column.kind.name.startswith("decimal")
+        return is_kind and not any(value == "" or isinstance(value, Broken) for value in values)
 
     @property
     def schema(self) -> pa.Schema:
@@ -90,26 +137,35 @@ class HostileLog:
     @property
     def yaml(self) -> str:
         """The pipeline file."""
-        time, windows = self.of("time"), self.windows
+        time = self.of("time")
         unit = f", unit: {time.kind.unit}" if time.kind.unit else ""
-        width = f"size: {windows.size_ms}ms"
-        kind = "tumbling" if windows.size_ms == windows.slide_ms else "sliding"
-        if kind == "sliding":
-            width += f", slide: {windows.slide_ms}ms"
         order = _listed(self.order) if self.order else "commits" if self.form == "tracked" else "appended"
         outputs = ", ".join(
             f"{quoted(one.name)}: {{{one.kind}: {'{}' if one.column is None else quoted(one.column.name)}}}"
             for one in self.aggregates
         )
         return (
-            "pipeline: zoo\nlog:\n  table: log\n"
+            f"pipeline: zoo\nlog:\n  table: log\n{self._log_lines()}"
             f"  {f'key: {_listed(self.keys)}' if self.keys else 'over: all'}\n"
             f"  event_time: {{column: {quoted(time.name)}{unit}}}\n"
             f"  slice: {{by: {_listed([self.of('day').name])}}}\n  order: {order}\n"
-            f"watermark: {{kind: bounded, out_of_orderness: {BOUND_MS}ms}}\n"
-            f"windows: {{{kind}: {{{width}}}, allowed_lateness: {windows.lateness_ms}ms}}\n"
+            f"watermark: {{kind: bounded, out_of_orderness: {self.bound_ms}ms}}\n"
+            f"windows: {self.windows.yaml}\n"
             f"aggregates: {{{outputs}}}\n"
         )
+
+    def _log_lines(self) -> str:
+        """Return the lines of `log` that few logs have."""
+        lines = []
+        if self.form == "Parquet":
+            lines += ["format: parquet", *(f"partitions: {{{quoted(one.name)}: date}}" for one in self.partitions)]
+        if self.is_filtered:
+            name = self.of("seq").name.replace('"', '""')
+            condition = f'"{name}" % {KEEPS} <> 1'
+            lines.append(f"where: {quoted(condition)}")
+        if self.distinct is not None:
+            lines.append(f"distinct: {{by: {_listed([self.distinct])}, within: 1d}}")
+        return "".join(f"  {line}\n" for line in lines)
 
 
 def quoted(name: str) -> str:
@@ -133,8 +189,6 @@ def draw(seed: int, *, form: str | None = None) -> HostileLog:
     keys = [column.name for column in columns if column.role == "key"]
     rows = list(_records(chance, columns, can_break=form not in BY_DELTA_RS and chance.random() < 0.2))
     order, commits = _arranged(chance, columns, rows, form)
-    size_ms = chance.choice((HOUR_MS, 3 * HOUR_MS, 30 * HOUR_MS, 1, 7 * DAY_MS))
-    slide_ms = chance.choice((size_ms, size_ms, max(size_ms // 2, 1), size_ms * 2))
     return HostileLog(
         seed=seed,
         columns=columns,
@@ -142,9 +196,28 @@ def draw(seed: int, *, form: str | None = None) -> HostileLog:
         form=form,
         writer=_writer(chance, form, columns, rows),
         order=order,
-        windows=Windows(size_ms=size_ms, slide_ms=slide_ms, lateness_ms=chance.choice((0, HOUR_MS // 2, DAY_MS))),
+        windows=_windows(chance, columns),
+        bound_ms=chance.choice((0, HOUR_MS, HOUR_MS, 30 * HOUR_MS)),
         keys=tuple(keys if chance.random() < 0.9 else ()),
         aggregates=tuple(_aggregates(chance, columns)),
+        is_filtered=chance.random() < 0.25,
+        distinct=chance.choice([None, None, None, *(one.name for one in columns if _tells_duplicates(one))]),
+    )
+
+
+def _tells_duplicates(column: Column) -> bool:
+    return column.role in {"key", "payload"} and column.kind.name in DISTINCT
+
+
+def _windows(chance: random.Random, columns: Sequence[Column]) -> Windows:
+    size_ms = chance.choice((HOUR_MS, 3 * HOUR_MS, 30 * HOUR_MS, 1, 7 * DAY_MS))
+    slides_ms = [0, 0, size_ms, size_ms, size_ms // 2, size_ms * 2 // 3, size_ms * 2]
+    if not any(column.kind.name in LONG for column in columns):
+        slides_ms += [size_ms // 120, size_ms // 300]  # so many windows of a record
+    slide_ms = chance.choice(slides_ms)
+    offset_ms = chance.randrange(1 - slide_ms, slide_ms) if slide_ms and chance.random() < 0.4 else 0
+    return Windows(
+        size_ms=size_ms, slide_ms=slide_ms, offset_ms=offset_ms, lateness_ms=chance.choice((0, HOUR_MS // 2, DAY_MS))
     )
 
 
@@ -189,11 +262,12 @@ def _records(chance: random.Random, columns: Sequence[Column], *, can_break: boo
     most = chance.choice((3, 20, MOST_RECORDS))
     pools = {one.name: [value(chance, one.kind) for _ in range(4)] for one in columns if one.role == "key"}
     is_skewed, has_limits = chance.random() < 0.3, chance.random() < 0.4
+    first_ms = chance.choice((FIRST_MS, FIRST_MS, FIRST_MS, 0, -FIRST_MS))
     number = 0
     for day in range(DAYS):
         for _ in range(chance.choice((0, 1, most, most))):
             behind = chance.randrange(60 * HOUR_MS) if chance.random() < 0.2 else 0
-            at_ms = FIRST_MS + day * DAY_MS + chance.randrange(DAY_MS) - behind
+            at_ms = first_ms + day * DAY_MS + chance.randrange(DAY_MS) - behind
             row: Row = {}
             for column in columns:
                 match column.role:
@@ -226,7 +300,9 @@ def _arranged(
     """Return the columns of the order, and the records by commit."""
     seq = columns[-1].name
     size = 1 if form == "tiny files" else chance.choice((5, 40, 200))
-    appended = form not in {"compacted", "z-ordered", "restored"} and chance.random() < 0.3
+    appended = (
+        form not in {"compacted", "z-ordered", "restored", "more partitions", "Parquet"} and chance.random() < 0.3
+    )
     if form == "tracked" or appended:
         return (), tuple(tuple(rows[first : first + size]) for first in range(0, len(rows), size))
     sortable = [one.name for one in columns if one.role == "payload" and one.kind.orders]
@@ -243,7 +319,9 @@ def _aggregates(chance: random.Random, columns: Sequence[Column]) -> Iterator[Ag
         if column.kind.orders:
             kinds += ["min", "max"]
         if column.kind.name.startswith(NUMBERS):
-            kinds += ["sum"]
+            kinds += ["sum", "variance"]
+            # The mean of a wider decimal has fewer digits than those of the rule.
+            kinds += [] if "(38" in column.kind.name else ["avg"]
         name = odd if number == 0 and chance.random() < 0.1 else f"out_{number}"
         if name != "n":
             yield Aggregate(name=name, kind=chance.choice(kinds), column=column)

@@ -2,15 +2,20 @@
 
 import io
 import json
+import random
 import re
+import shutil
 import traceback
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field, replace
+from datetime import date, timedelta
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
+from typing import Final, NamedTuple, NoReturn
 from unittest import mock
 
 import pyarrow as pa
@@ -32,28 +37,35 @@ from jobs.replay.replayer import replay_chunk
 from jobs.replay.sizes import Sizes
 from jobs.runs import Counts, RunResult, by_fate
 from jobs.spark.lazy_session import LazySession
+from tests.support.delta_logs import commits_of
 from tests.support.replays import NOW_MS, context_in, order_of, run_range
-from tests.zoo.entries import BOUNDS
+from tests.support.spark_session import SparkSession
+from tests.zoo.entries import BOUNDS, DAY_MS, DAYS, FIRST_DAY
 from tests.zoo.hostile.expected import DoesNotFit, Expected, expected, plain, records_in_order
-from tests.zoo.hostile.logs import HostileLog, Row, draw
+from tests.zoo.hostile.logs import BY_DELTA_RS, HostileLog, Row, draw
 from tests.zoo.hostile.tables import arrow_table, write_table
 from tests.zoo.hostile.values import Broken
 from windowlib.errors import HindcastError
 from windowlib.execution import bucket
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-SMALL: Final = Sizes(
-    local_records=10**9, records_per_bucket=5, records_per_columnar_bucket=5, buckets=3, records_per_task=7,
-    least_records=1, combined_records=0, combined_cells=10**9, rows_per_read=3, rows_per_file=4, rows_from=2,
-    rows_per_encoding=5, ordered_bytes=2_000, sorted_rows=3, run_records=1, constant_rows=2,
-    full_state_rows=0,
-    checkpoint_parts=3, staying_rows=0, staying_share=0,
-)  # fmt: skip
-"""All tasks run in this process; each other threshold is passed by a few records."""
 USUAL: Final = Sizes(local_records=10**9)
-REFUSALS: Final[Mapping[str, str]] = {}
+
+
+def random_sizes(chance: random.Random) -> Sizes:
+    """Return sizes that a few records pass, or do not pass, each by chance. All tasks run in this process."""
+    among = chance.choice
+    return Sizes(
+        local_records=10**9, threads=among((1, 2, 8)), ordered_bytes=among((1, 2_000, 10**7)),
+        run_records=among((1, 3, 10**6)), run_steps=among((0, 2, 16)), sorted_rows=among((1, 3, 10**6)),
+        records_per_bucket=among((1, 5, 10**6)), records_per_columnar_bucket=among((1, 5, 10**6)),
+        state_bytes_per_bucket=among((1, 5_000, 10**9)), records_per_task=among((1, 7, 10**6)),
+        least_records=among((1, 10**6)), combined_records=among((0, 10**9)),
+        combined_cells=among((0.125, 1, 10**9)), rows_per_read=among((1, 3, 10**6)),
+        rows_per_file=among((1, 4, 10**6)), rows_from=among((1, 2, 10**6)), rows_per_encoding=among((1, 5, 10**6)),
+        buckets=among((1, 3, 64)), constant_rows=among((1, 2, 10**6)), content_rows=among((0, 10**6)),
+        audited_rows=among((0, 10**6)), full_state_rows=among((0, 10**6)), checkpoint_parts=among((1, 2, 3, 16)),
+        staying_rows=among((0, 10**6)), staying_share=among((0, 2)),
+    )  # fmt: skip
 
 
 class NeedsSpark(BaseException):
@@ -107,15 +119,16 @@ def _differences(log: HostileLog, lake: Path, other: Mapping[str, "Contents"] | 
         yield f"a reader is refused: {error}"
 
 
-def play_in_spark(log: HostileLog, root: Path, spark: "SparkSession") -> Outcome:
+def play_in_spark(log: HostileLog, root: Path, spark: SparkSession) -> Outcome:
     """Write a log, replay it with all tasks in Spark, and compare the results with those of this process."""
     root.mkdir(parents=True)
     write_table(log, root / "log")
     file = root / "zoo.yaml"
     file.write_text(log.yaml, "utf-8")
     lake = _lake(root, "spark")
+    sizes = replace(random_sizes(random.Random(log.seed)), local_records=0)
     try:
-        run_range(spark, lake, load_file(file), BOUNDS, sizes=replace(SMALL, local_records=0))
+        run_range(spark, lake, load_file(file), BOUNDS, sizes=sizes)
     except HindcastError as error:
         return Outcome("refused", shortened(str(error), log))
     try:
@@ -157,8 +170,9 @@ def _no_session(*_: object) -> NoReturn:
     raise NeedsSpark
 
 
-SESSION: Final = LazySession(_no_session, is_local=True)
-PART: Final = 4
+ONCE: Final = (*BY_DELTA_RS, "v2 checkpoint", "deletion vector", "added column", "Parquet")
+"""Forms of logs whose earlier versions have no prefix of the commits, or lack a column of the pipeline."""
+PART: Final = 2
 """One log of so many is replayed a second time with all steps, and another one is planned."""
 
 
@@ -169,15 +183,21 @@ def _operator() -> Iterator[None]:
         yield
 
 
+def _replayed(chance: random.Random, order: ReplayOrder) -> list[RunResult]:
+    """Replay a chunk with random sizes and cores, by the operator or the columnar executor."""
+    with _otherwise_executed(chance) as (session, sizes):
+        return replay_chunk(session, order, sizes=sizes)
+
+
 @contextmanager
-def _as_usual() -> Iterator[None]:
-    yield
-
-
-WAYS: Final = (
-    (_operator, USUAL), (_operator, replace(SMALL, combined_records=10**9)), (_as_usual, SMALL),
-)  # fmt: skip
-"""The operator, the operator with small sizes, and the columnar executor with small sizes, which combines records."""
+def _otherwise_executed(chance: random.Random) -> Iterator[tuple[LazySession, Sizes]]:
+    session = LazySession(_no_session, is_local=True, cores=chance.choice((1, 2, 8)))
+    sizes = random_sizes(chance) if chance.random() < 0.8 else USUAL
+    if chance.random() < 0.5:
+        yield session, sizes
+    else:  # no operator takes records that are combined
+        with _operator():
+            yield session, replace(sizes, combined_records=10**9)
 
 
 class Contents(NamedTuple):
@@ -198,20 +218,23 @@ class Contents(NamedTuple):
 def _otherwise(log: HostileLog, file: Path, lake: Path) -> dict[str, Contents] | str:
     """Replay in a second way, which the seed chooses. Return slice -> contents, or the error.
 
-    A part of the logs is replayed with all steps and in two chunks. Of the others, the rows are only computed.
+    A part of the logs is replayed with all steps, in one or two requests, of which each chunk has other sizes and
+    another executor. The first request meets the log as it was then. Of the others, the rows are only computed.
     """
-    executor, sizes = WAYS[log.seed % len(WAYS)]
+    chance = random.Random(f"ways of {log.seed}")
     try:
         pipeline = load_file(file)
         if log.seed % PART:
-            with executor():
-                return _computed(order_of(lake, pipeline, BOUNDS), sizes)
+            with _otherwise_executed(chance) as (session, sizes):
+                return _computed(session, order_of(lake, pipeline, BOUNDS), sizes)
         bounds = [parse_bound(pipeline, text) for text in BOUNDS]
+        cut_ms = bounds[0] + chance.randrange(1, DAYS) * DAY_MS
         work = context_in(lake, pipeline)
-        asked = Asked(from_ms=bounds[0], to_ms=bounds[1], who="a test", reason="")
-        staging = Staging(chunk=None if sizes is USUAL else 2)
-        with executor():
-            run_request(work, asked, lambda order: replay_chunk(SESSION, order, sizes=sizes), staging=staging)
+        for from_ms, to_ms in pairwise([bounds[0], *chance.choice(([], [cut_ms])), bounds[1]]):
+            asked = Asked(from_ms=from_ms, to_ms=to_ms, who="a test", reason="")
+            staging = Staging(chunk=chance.choice((None, 1, 1, 2)))
+            with _as_it_was(log, file.parent / "log", before=FIRST_DAY + timedelta(days=(to_ms - bounds[0]) // DAY_MS)):
+                run_request(work, asked, partial(_replayed, chance), staging=staging)
         return {slice_id: Contents.of(run.result) for slice_id, run in _runs(lake).items()}
     except HindcastError as error:
         return str(error)
@@ -219,9 +242,28 @@ def _otherwise(log: HostileLog, file: Path, lake: Path) -> dict[str, Contents] |
         return f"Traceback: {''.join(traceback.format_exception(error)[-5:])}"
 
 
-def _computed(order: ReplayOrder, sizes: Sizes) -> dict[str, Contents]:
+@contextmanager
+def _as_it_was(log: HostileLog, table: Path, *, before: date) -> Iterator[None]:
+    """Take the commits out of a log that are after the last record of the days before a day, if a prefix has these."""
+    if log.order or log.form in ONCE:
+        yield
+        return
+    day = log.of("day").name
+    needed = [number for number, rows in enumerate(log.commits, start=1) if any(row[day] < before for row in rows)]
+    commits = commits_of(table)[max(needed, default=1) + (log.writer != "deltalake") :]
+    with TemporaryDirectory() as directory:
+        for commit in commits:
+            shutil.move(commit, directory)
+        try:
+            yield
+        finally:
+            for commit in commits:
+                shutil.move(Path(directory) / commit.name, commit)
+
+
+def _computed(session: LazySession, order: ReplayOrder, sizes: Sizes) -> dict[str, Contents]:
     """Compute a chunk, and write nothing."""
-    computed = compute(SESSION, pin(order, sizes=sizes))
+    computed = compute(session, pin(order, sizes=sizes))
     computed.run.rows.close()
     tallies, names = computed.tallies, computed.pinned.tables.digested()
     return {
@@ -318,7 +360,9 @@ def _side_misses(
 ) -> Iterator[str]:  # fmt: skip
     """Compare the records of the side tables with those of the log, value by value."""
     seq = log.of("seq").name
+    of_distinct = [] if log.distinct is None else [("duplicate_records", answer.duplicates)]
     for name, numbers in (
+        *of_distinct,
         ("late_records", answer.late),
         ("unassigned_records", answer.unassigned),
         ("invalid_records", {*answer.invalid}),

@@ -1,12 +1,22 @@
-"""Writes a hostile log as a Delta table: by deltalake, or by hand with Arrow's Parquet files and commits of JSON."""
+"""Writes a hostile log as a Delta table: by deltalake, or by hand with Arrow's Parquet files and commits of JSON.
+
+The files written by hand differ in their row groups, pages, codecs, encodings, types and columns, as those of several
+writers do.
+"""
 
 import itertools
 import json
+import math
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, Schema, write_deltalake
 
@@ -62,10 +72,16 @@ class _HandWriter:
     def __init__(self, log: HostileLog, table: Path) -> None:
         self._log, self._table, self._files = log, table, 0
         self._is_mapped = log.form.startswith("mapped")
-        self._is_flat = log.form in {"not partitioned", "clustered"}
-        self._day = log.of("day").name
+        self._partitions = [column.name for column in log.partitions]
+        self._chance = random.Random(f"files of {log.seed}")
+        self._is_odd = self._chance.random() < 0.6
 
     def write(self) -> None:
+        if self._log.form == "Parquet":
+            self._table.mkdir()
+            for rows in self._log.commits or ((),):
+                self._adds(rows, self._log.schema)
+            return
         (self._table / "_delta_log").mkdir(parents=True)
         schema = self._log.schema
         late = self._late_column()
@@ -99,21 +115,27 @@ class _HandWriter:
         (self._table / "_delta_log" / f"{version:020}.json").write_text(text, "utf-8")
 
     def _adds(self, rows: Sequence[Row], schema: pa.Schema) -> list[dict[str, Any]]:
-        days = [None] if self._is_flat else sorted({row[self._day] for row in rows})
-        parts = [(day, [row for row in rows if day is None or row[self._day] == day]) for day in days]
+        parts: dict[tuple[str | None, ...], list[Row]] = {}
+        for row in rows:
+            parts.setdefault(tuple(_text(row[name], schema.field(name).type) for name in self._partitions), []).append(
+                row
+            )
+        adds = [self._add(texts, own, schema) for texts, own in sorted(parts.items(), key=repr)]
         if self._log.form == "empty files":
-            parts += [(day, []) for day in days]
-        return [self._add(day, own, schema) for day, own in parts]
+            adds += [self._add(texts, [], schema) for texts in parts]
+        return adds
 
-    def _add(self, day: Any, rows: Sequence[Row], schema: pa.Schema) -> dict[str, Any]:  # noqa: ANN401 - a date or None
-        kept = schema if day is None else schema.remove(schema.get_field_index(self._day))
-        records = arrow_table(rows, kept)
+    def _add(self, texts: Sequence[str | None], rows: Sequence[Row], schema: pa.Schema) -> dict[str, Any]:
+        records = arrow_table(rows, pa.schema([field for field in schema if field.name not in self._partitions]))
         if self._is_mapped:
-            records = pa.Table.from_arrays(records.columns, schema=pa.schema([*map(self._physical, kept)]))
+            records = pa.Table.from_arrays(records.columns, schema=pa.schema([*map(self._physical, records.schema)]))
         name = f"part-{self._files}.parquet"
         self._files += 1
-        pq.write_table(records, self._table / name, write_page_checksum=True)
-        values = {} if day is None else {self._physical_name(self._day): str(day)}
+        if self._log.form == "Parquet" and texts:
+            name = f"{quote(self._partitions[0], safe='')}={texts[0]}/{name}"
+            (self._table / name).parent.mkdir(exist_ok=True)
+        _write_file(self._chance, records, self._table / name, is_odd=self._is_odd)
+        values = {self._physical_name(column): text for column, text in zip(self._partitions, texts, strict=True)}
         return {
             "path": name, "partitionValues": values, "size": (self._table / name).stat().st_size,
             "modificationTime": 0, "dataChange": True, "stats": json.dumps({"numRecords": len(rows)}),
@@ -171,7 +193,7 @@ class _HandWriter:
             settings = {"delta.enableTypeWidening": "true"}
         return {
             "id": f"00000000-0000-4000-8000-{self._log.seed:012x}", "format": {"provider": "parquet", "options": {}},
-            "schemaString": json.dumps(fields), "partitionColumns": [] if self._is_flat else [self._day],
+            "schemaString": json.dumps(fields), "partitionColumns": self._partitions,
             "configuration": settings, "createdTime": 0,
         }  # fmt: skip
 
@@ -181,6 +203,67 @@ class _HandWriter:
         configuration = json.dumps({"clusteringColumns": [[self._log.of("seq").name]]})
         domain = {"domain": "delta.clustering", "configuration": configuration, "removed": False}
         return [{"domainMetadata": domain}]
+
+
+def _text(value: Any, kind: pa.DataType) -> str | None:  # noqa: ANN401 - a value of any type
+    """Return a value as commits have it, by the protocol of Delta."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Decimal):
+        return f"{value:.{kind.scale}f}"
+    if isinstance(value, float):
+        return repr(value) if math.isfinite(value) else {"nan": "NaN", "inf": "Infinity"}.get(str(value), "-Infinity")
+    if isinstance(value, datetime):
+        local = value.replace(tzinfo=None)
+        return local.isoformat(" ") if value.tzinfo is None else f"{local.isoformat(timespec='microseconds')}Z"
+    return str(value)
+
+
+def _write_file(chance: random.Random, records: pa.Table, path: Path, *, is_odd: bool) -> None:
+    """Write a file as Arrow does, or in a random form: other types, columns, row groups, pages, codecs, encodings."""
+    if not is_odd:
+        pq.write_table(records, path, write_page_checksum=True)
+        return
+    columns = [(field, column) for field, column in zip(records.schema, records.columns, strict=True)]
+    kept = [(field, column) for field, column in columns if column.null_count < len(column) or chance.random() < 0.5]
+    stored = [_stored(chance, field, column) for field, column in chance.sample(kept or columns, len(kept or columns))]
+    schema = pa.schema([field for field, _ in stored])
+    codings = {field.name: coding for field in schema if (coding := _coding(field.type)) and chance.random() < 0.5}
+    others = [field.name for field in schema if field.name not in codings]
+    pq.write_table(
+        pa.Table.from_arrays([column for _, column in stored], schema=schema), path,
+        row_group_size=chance.choice((1, 2, 7, 1_000)), data_page_size=chance.choice((1, 100, 1 << 20)),
+        write_batch_size=chance.choice((1, 1_024)), dictionary_pagesize_limit=chance.choice((1, 100, 1 << 20)),
+        compression=chance.choice(("NONE", "SNAPPY", "ZSTD", "GZIP", "LZ4", "BROTLI")),
+        use_dictionary=chance.choice((False, others)), column_encoding=codings or None,
+        data_page_version=chance.choice(("1.0", "2.0")), version=chance.choice(("1.0", "2.4", "2.6")),
+        write_statistics=chance.random() < 0.5, write_page_index=chance.random() < 0.5,
+        write_page_checksum=chance.random() < 0.5, store_schema=chance.random() < 0.7,
+        use_deprecated_int96_timestamps=chance.random() < 0.2,
+    )  # fmt: skip
+
+
+def _stored(chance: random.Random, field: pa.Field, column: pa.ChunkedArray) -> tuple[pa.Field, pa.ChunkedArray]:
+    """Return a column with another type of Arrow that has the same values, or as it is."""
+    kind = field.type
+    if pa.types.is_string(kind) and chance.random() < 0.3:
+        column = column.cast(pa.large_string()) if chance.random() < 0.5 else column.dictionary_encode()
+    if pa.types.is_timestamp(kind) and chance.random() < 0.3:
+        micros = column.cast(pa.int64())
+        whole = pc.all(pc.equal(pc.multiply(pc.divide(micros, 1_000), 1_000), micros), min_count=0).as_py()
+        column = column.cast(pa.timestamp("ms", kind.tz)) if whole else column
+    return (field if column.type == kind else field.with_type(column.type)), column
+
+
+def _coding(kind: pa.DataType) -> str | None:
+    """Return an encoding of Parquet 2 for a type; None if there is none."""
+    if pa.types.is_integer(kind) or pa.types.is_date32(kind):
+        return "DELTA_BINARY_PACKED"
+    if pa.types.is_floating(kind):
+        return "BYTE_STREAM_SPLIT"
+    return "DELTA_BYTE_ARRAY" if pa.types.is_string(kind) or pa.types.is_binary(kind) else None
 
 
 def _numbered(kind: pa.DataType, ids: Iterator[int]) -> pa.DataType:

@@ -122,7 +122,7 @@ def pattern(regex: str, options: str = "") -> re.Pattern[str]:
         flags |= _FLAGS[letter]
     try:
         return re.compile(regex, flags)
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise ValueError(f"{regex!r} is no regular expression: {error}") from error
 
 

@@ -10,13 +10,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar, Final, NoReturn
+from typing import Final, NoReturn
 
 from sqlglot import exp
-from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import SqlglotError
-from sqlglot.parsers.duckdb import DuckDBParser
 
+from jobs.pipeline.models.expressions.dialect import Dialect, cannot_cast
 from jobs.pipeline.models.expressions.vocabulary import CLOCKS, DATE_PARTS, FUNCTIONS, TRUNCATED_TO, TYPES
 from jobs.pipeline.models.suggestions import did_you_mean
 from jobs.plain_text import shortened
@@ -51,24 +50,6 @@ Path = tuple[str, ...]
 """The parts of a name with dots: a column and the fields inside it."""
 Names = Callable[[Path], str]
 """Returns the SQL in place of a name."""
-
-
-class _Dialect(DuckDB):
-    """DuckDB's syntax. Functions stay as they are written, so that `FUNCTIONS` alone tells what they mean."""
-
-    class Parser(DuckDBParser):
-        """Parses each function as a name with arguments, except those with a syntax of their own."""
-
-        FUNCTIONS: ClassVar = {}
-        FUNCTION_PARSERS: ClassVar = {
-            name: DuckDBParser.FUNCTION_PARSERS[name] for name in ("CAST", "TRY_CAST", "EXTRACT")
-        }
-        NO_PAREN_FUNCTIONS: ClassVar = {}
-        NO_PAREN_FUNCTION_PARSERS: ClassVar = {"CASE": DuckDBParser.NO_PAREN_FUNCTION_PARSERS["CASE"]}
-
-    def to_json_path(self, path: exp.Expr | None) -> exp.Expr | None:
-        """Leave the path as it is written."""
-        return path
 
 
 @lru_cache(maxsize=256)
@@ -114,7 +95,7 @@ def _parsed(text: str) -> exp.Expr:
     if len(text) > MAX_TEXT:
         raise ValueError(f"an expression has at most {MAX_TEXT:,} characters, found {len(text):,}")
     try:
-        dialect = _Dialect()
+        dialect = Dialect()
         tokens = dialect.tokenize(text)
         for token in tokens:
             if token.comments:
@@ -285,9 +266,7 @@ class _Writer:
         kind, path = node.args["to"], _path(node.this)
         name = TYPES.get(kind.this.name if isinstance(kind.this, exp.DType) else "")
         if name is None or kind.args.get("nested"):
-            raise ValueError(
-                f"cannot cast to {shortened(str(kind))}; allowed: {', '.join(dict.fromkeys(TYPES.values()))}"
-            )
+            raise cannot_cast(kind)
         if path is not None and self.are_bytes is not None and self.are_bytes(path):
             raise ValueError(
                 f"column {'.'.join(path)} is BINARY; write decode({'.'.join(path)}) to read its bytes as text"

@@ -13,7 +13,7 @@ from jobs.expressions.derived_columns import Derivation
 from jobs.expressions.evaluation import derive
 from jobs.pipeline.models.expressions import derivation as derivations
 from jobs.pipeline.models.expressions.syntax import normal_text
-from tests.support.fuzzing import seeds
+from tests.support.fuzzing import chances, seeds
 from windowlib.columnar.arrow import arrow_type
 from windowlib.errors import SpecError
 from windowlib.records.column_types import parse_type
@@ -198,8 +198,7 @@ def random_record(random: Random) -> Record:
 @pytest.mark.slow
 @pytest.mark.fuzz
 def test_random_expressions_have_the_values_of_a_naive_evaluator() -> None:
-    for seed in seeds(150):
-        random = Random(seed)
+    for random in chances(150):
         text, evaluate = random.choice((integer, words, truth))(random, random.randint(1, 3))
         records = [random_record(random) for _ in range(random.randint(1, 30))]
         wanted = [naive(evaluate, record) for record in records]

@@ -130,6 +130,11 @@ REFUSED = {
     "cast(a as int[])": "cannot cast to",
     "cast(a as struct(b int))": "cannot cast to",
     "cast(a as foo)": "cannot cast to foo",
+    **{
+        f"{word}(" * 40 + "a" + ")" * 40: "is not allowed|nested too deep"
+        for word in ("bigint", "struct", '"bigint"', "decimal(1, int", "enum", "json", "f")
+    },
+    **{f"{word}[" * 40 + "a" + "]" * 40: "index|nested too deep" for word in ("int", "map", "decimal(1)")},
     "cast(a as blob)": "cannot cast to",
     "cast(a as json)": "cannot cast to",
     "cast(a as interval)": "cannot cast to",

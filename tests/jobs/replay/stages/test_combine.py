@@ -27,7 +27,7 @@ from jobs.replay.stages.partial_aggregation import with_time_bounds
 from jobs.replay.stages.scan import NEVER_MS
 from jobs.replay.tasks import LocalTasks
 from tests.support.delta_logs import track_rows
-from tests.support.fuzzing import seeds
+from tests.support.fuzzing import chances, seeds
 from tests.support.replays import NOW_MS, order_of, pipeline_of, run_range, what_was_run
 from windowlib.columnar.log_reading import TimeColumn
 from windowlib.columnar.watermark_steps import latest_before
@@ -270,8 +270,7 @@ def to_ms(value: Any, form: str) -> int:  # noqa: ANN401 - an event time of any 
 
 
 def test_the_greatest_time_before_each_record_is_that_of_a_loop() -> None:
-    for seed in seeds(200):
-        random = Random(seed)
+    for random in chances(200):
         times = [random.randrange(-20, 20) for _ in range(random.randrange(12))]
         latest = random.choice((NEVER_MS, 0))
         expected = []

@@ -1,10 +1,9 @@
 """The checksum of the files that tasks exchange."""
 
 import zlib
-from random import Random
 
 from jobs.replay.stages.shuffle_files import LaneSum
-from tests.support.fuzzing import seeds
+from tests.support.fuzzing import chances
 
 ROW = 8 * 509
 BLOCK = 4_096
@@ -21,8 +20,7 @@ def plain_sum(data: bytes) -> int:
 
 
 def test_the_checksum_is_that_of_the_definition_however_the_bytes_are_cut() -> None:
-    for seed in seeds(40):
-        random = Random(seed)
+    for random in chances(40):
         data = random.randbytes(random.choice((0, 7, ROW - 1, ROW, ROW + 8, random.randrange(5 * ROW))))
         whole = LaneSum()
         start = 0
@@ -36,8 +34,7 @@ def test_the_checksum_is_that_of_the_definition_however_the_bytes_are_cut() -> N
 
 def test_a_changed_bit_a_lost_block_and_exchanged_blocks_change_the_checksum() -> None:
     """A stale or misplaced block of a disk has 4,096 bytes. Blocks that are equal may change places."""
-    for seed in seeds(100):
-        random = Random(seed)
+    for random in chances(100):
         blocks = [random.randbytes(BLOCK) for _ in range(random.randint(2, 12))]
         data, first, second = b"".join(blocks), *random.sample(range(len(blocks)), 2)
         bit = random.randrange(8 * len(data))

@@ -10,7 +10,7 @@ from jobs.replay.sizes import Sizes
 from jobs.replay.stages.bloom_filter import BloomFilter
 from jobs.replay.stages.state import DividePlan, StoredTable, divide_tasks
 from jobs.replay.stages.touched_keys import TouchedFilter
-from tests.support.fuzzing import seeds
+from tests.support.fuzzing import chances
 from windowlib.records import tables
 from windowlib.records.tables import Table
 
@@ -46,8 +46,7 @@ def plan_of(random: Random, windows: Table) -> DividePlan:
 
 
 def test_each_file_is_in_one_task_and_no_task_is_much_larger_than_another() -> None:
-    for seed in seeds(200):
-        random = Random(seed)
+    for random in chances(200):
         plan = plan_of(random, random.choice((COUNTS, FIRSTS)))
         cores = random.randint(1, 4)
         tasks = divide_tasks(plan, cores)

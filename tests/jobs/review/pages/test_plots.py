@@ -14,11 +14,7 @@ BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
 def panes(hours: list[int]) -> pa.Table:
     starts = [BEGIN + timedelta(hours=hour) for hour in hours]
     return pa.table(
-        {
-            "window_start": pa.array(starts, pa.timestamp("us", "UTC")),
-            "kind": ["result"] * len(hours),
-            "total": hours,
-        }
+        {"window_start": pa.array(starts, pa.timestamp("us", "UTC")), "kind": ["result"] * len(hours), "total": hours}
     )
 
 

@@ -22,7 +22,7 @@ from jobs.review.suites.proposing import Proposal, propose
 from jobs.review.suites.ranges import Kind, Past, Rule, limits, quantile
 from jobs.review.suites.trying import Present, try_suite
 from jobs.runs import Verdict
-from tests.support.fuzzing import seeds
+from tests.support.fuzzing import chances, seeds
 from tests.support.past_runs import OUTPUTS, START, MemoryTables, random_past, run_row, sales
 from windowlib.errors import RequestError
 
@@ -121,8 +121,7 @@ def test_equal_histories_give_equal_files_however_they_are_read() -> None:
 
 
 def test_ranges_contain_their_history_and_round_outwards() -> None:
-    for seed in seeds(300):
-        chance = random.Random(seed)
+    for chance in chances(300):
         is_whole = chance.random() < 0.5
         values = tuple(
             chance.randrange(-1_000, 10**6) if is_whole else chance.uniform(-1, 1) * 10 ** chance.randrange(-9, 9)

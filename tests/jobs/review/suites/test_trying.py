@@ -14,7 +14,7 @@ from jobs.replay.checks import conservation, run_checks, verdict
 from jobs.review.suites.history import FAILED, OTHER_SPEC, WAIVED, good_history, whole_history
 from jobs.review.suites.trying import Present, try_suite
 from jobs.runs import JUDGED, CheckResult, Counts, Verdict
-from tests.support.fuzzing import seeds
+from tests.support.fuzzing import chances
 from tests.support.past_runs import MemoryTables, random_past, staged
 from windowlib.errors import SpecError
 
@@ -40,8 +40,7 @@ def random_file(chance: random.Random) -> SuiteFile:
 
 
 def test_a_slice_is_judged_as_if_it_were_alone() -> None:
-    for seed in seeds(15):
-        chance = random.Random(seed)
+    for chance in chances(15):
         past = random_past(chance, chance.randrange(1, 10), rows_max=9, rows_at_once=chance.choice([1, 10, 1_000]))
         candidate, present = random_file(chance), random_file(chance)
         fail_on = chance.choice(["critical", "warning", "info"])
@@ -123,10 +122,7 @@ def test_the_history_of_a_proposal_is_published_not_waived_and_of_one_spec() -> 
     ahead = replace(ahead, request_id="c", result=replace(ahead.result, spec_fingerprint="edited"), seq=99)
     candidate = replace(candidate, runs={"x": ahead.result.run_id})
     view = replace(
-        view,
-        runs={**view.runs, ahead.result.run_id: ahead},
-        requests={"h": held, "c": candidate},
-        open_ids=("h", "c"),
+        view, runs={**view.runs, ahead.result.run_id: ahead}, requests={"h": held, "c": candidate}, open_ids=("h", "c")
     )
     assert whole_history("sales", view, Span()).slice_ids == tuple(ids[1:])
     assert good_history("sales", view, Span(from_ms=runs[3].result.slice.start_ms)).slice_ids == (ids[3],)

@@ -32,17 +32,7 @@ from jobs.replay.sizes import Sizes
 from jobs.review.explain import explain
 from jobs.review.window.told_window import WindowExplanation
 from jobs.review.window.wanted import key_of_text
-from tests.support.explained_windows import (
-    DAY_MS,
-    DAYS,
-    FIRST_MS,
-    MINUTE_MS,
-    SPEC,
-    Row,
-    Shop,
-    row,
-    shop_of,
-)
+from tests.support.explained_windows import DAY_MS, DAYS, FIRST_MS, MINUTE_MS, SPEC, Row, Shop, row, shop_of
 from tests.support.fuzzing import seeds
 from tests.support.no_spark import threads
 from tests.support.random_windows import random_windows

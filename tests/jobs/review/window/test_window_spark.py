@@ -1,7 +1,6 @@
 """The explanation of a window whose trigger is a user's function, and whose records are read by Spark's workers."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from jobs.replay.tasks import SparkTasks
 from jobs.review.window.explanation import AskedWindow, explain_window, key_columns_of
@@ -9,12 +8,10 @@ from jobs.review.window.wanted import key_of_text
 from tests.support.explained_windows import FIRST_MS, row, shop_of
 from tests.support.random_windows import SAYS_EVERYTHING
 from tests.support.replays import context_in, run_range
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.support.spark_session import SparkSession
 
 
-def test_the_function_of_a_user_runs_again_and_workers_read_the_records(spark: "SparkSession", tmp_path: Path) -> None:
+def test_the_function_of_a_user_runs_again_and_workers_read_the_records(spark: SparkSession, tmp_path: Path) -> None:
     trigger = f"{{function: {SAYS_EVERYTHING}}}"
     windows = f"{{tumbling: {{size: 1h}}, trigger: {trigger}, leftovers: report, accumulation: discarding}}"
     shop = shop_of(tmp_path / "lake", windows)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tests.support.column_aggregates import Player, floats, play
-from tests.support.fuzzing import seeds
+from tests.support.fuzzing import chances
 from windowlib.errors import InvariantBroken
 from windowlib.functions.aggregates import SumDouble
 from windowlib.functions.exact_sum import divide_rounded
@@ -66,8 +66,7 @@ def player(kind: str, random: Random, limits: Limits) -> Player:
 @pytest.mark.fuzz
 @pytest.mark.parametrize("kind", KINDS)
 def test_states_and_results_are_exact_for_numbers_that_are_hard_to_add(kind: str) -> None:
-    for seed in seeds(50, among=len(KINDS)):
-        random = Random(seed)
+    for random in chances(50, among=len(KINDS)):
         blocks = random.choice([1, 2, 3, 7, 50, DEFAULT_LIMITS.block_rows])
         limits = Limits(block_rows=blocks, levels=random.choice([1, 2, 3, 8]), words=random.choice([1, 2, 12]))
         play(player(kind, random, limits), draws(random), groups=random.choice([3, 40]))

@@ -7,7 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from tests.support.fuzzing import seeds
+from tests.support.fuzzing import chances
 from windowlib.bounds import MAX_TIME_MS, MIN_TIME_MS
 from windowlib.kernels.sessions import groups as session_groups
 from windowlib.kernels.sessions.groups import Elements, Groups, group, open_from_ms
@@ -100,8 +100,7 @@ def members(groups: Groups) -> list[list[int]]:
 @pytest.mark.parametrize("word_bits", [63, 45, 20, 4])
 def test_sessions_by_column_equal_sessions_one_by_one(word_bits: int) -> None:
     joined = 0
-    for seed in seeds(600, among=4):
-        random = Random(seed)
+    for random in chances(600, among=4):
         lateness_ms = random.choice([0, 0, 1, 5, 40, MAX_TIME_MS])
         elements, watermarks = random_log(random, lateness_ms)
         expected, late = sequential(elements, watermarks, lateness_ms)

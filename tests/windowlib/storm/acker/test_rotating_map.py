@@ -1,18 +1,15 @@
 """The rotating map compared with its definition, over random scripts."""
 
-from random import Random
-
 import pytest
 
-from tests.support.fuzzing import seeds
+from tests.support.fuzzing import chances
 from windowlib.errors import SpecError
 from windowlib.storm.acker.acker import RotatingMap
 
 
 @pytest.mark.parametrize("buckets", [2, 3, 5])
 def test_an_entry_lives_for_as_many_rotations_as_there_are_buckets(buckets: int) -> None:
-    for seed in seeds(40):
-        rng = Random(seed)
+    for rng in chances(40):
         entries = RotatingMap[str, int](buckets)
         put: dict[str, tuple[int, int]] = {}  # key -> (value, rotation in which it was put)
         rotation = 0

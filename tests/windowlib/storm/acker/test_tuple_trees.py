@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from tests.support.fuzzing import seeds
+from tests.support.fuzzing import chances, seeds
 from tests.support.storm_acker.anchors import EdgeIds, TrackedTuple, acks, anchor
 from tests.support.storm_acker.spout import CallKind, Emission, Spout, SpoutCall
 from tests.support.tuple_trees import TASK, Traffic, random_traffic
@@ -113,8 +113,7 @@ def test_in_storm_two_inits_before_any_ack_are_a_false_ack() -> None:
 
 @pytest.mark.parametrize("copies", [3, 5])
 def test_an_odd_number_of_equal_acks_completes_the_tree_in_storm_only(copies: int) -> None:
-    for seed in seeds(TREES):
-        rng = Random(seed)
+    for rng in chances(TREES):
         traffic = random_traffic(rng, roots=1)
         many = victim(rng, traffic, Ack)
         rest = shuffled(rng, [message for message in traffic.messages if message is not many])
@@ -174,8 +173,7 @@ class LossyTopology:
 @both
 @pytest.mark.parametrize("loss", [0.0, 0.2])
 def test_with_replays_every_message_is_processed_at_least_once_and_acked_once(rules: AckerRules, loss: float) -> None:
-    for seed in seeds(12):
-        rng = Random(seed)
+    for rng in chances(12):
         topology = LossyTopology(rng, rules, loss)
         for message_id in range(6):
             topology.emit(message_id)
