@@ -222,17 +222,23 @@ def newly_shown(view: LedgerView, request: Request) -> dict[str, str]:
 def ended_repairs(view: LedgerView, names: Iterable[str]) -> list[str]:
     """Return the slices of the repairs that end if readers see other runs of the chain at some slices.
 
-    The slices of a repair were computed together. If one of them gets another run of the chain, readers see the runs of
-    the chain at the others, too, and at those of repairs whose ranges touch it.
+    The slices of a repair, and of its warm-up, were computed together. If one of them gets another run of the chain,
+    readers see the runs of the chain at all slices of the repair, and at those of repairs whose ranges touch it.
     """
-    ended = {name for name in names if is_of_repair(view, name)}
-    spans = [(view.slices[name].start_ms, view.slices[name].end_ms) for name in ended]
-    requests = view.requests.values() if ended else ()  # a view decodes the requests that are asked for
-    repairs = [other for other in requests if other.is_repair and _is_visible(view, other)]
-    while touching := [other for other in repairs if any(_touches(other, span) for span in spans)]:
-        repairs = [other for other in repairs if other not in touching]
-        spans = [(other.from_ms or 0, other.to_ms or 0) for other in touching]
-        ended |= {name for other in touching for name in other.runs if is_of_repair(view, name)}
+    repaired = {name: view.published[name] for name in view.published if view.repairs and is_of_repair(view, name)}
+    end_ms = max((view.slices[name].end_ms for name in repaired), default=0)
+    slices = (view.slices[name] for name in names if name in view.slices)
+    spans = [(slice_.start_ms + 1, slice_.end_ms - 1) for slice_ in slices if slice_.start_ms < end_ms]
+    requests = view.requests.values() if spans else ()  # a view decodes the requests that are asked for
+    repairs = [other for other in requests if other.is_repair and repaired.items() & other.runs.items()]
+    read_from = [other.from_ms if other.warm_up is None else other.warm_up.first.start_ms for other in repairs]
+    ending = [other for other, first_ms in zip(repairs, read_from, strict=True) if _touches(other, spans, first_ms)]
+    ended: set[str] = set()
+    while ending:
+        ended.update(*(other.runs.keys() & repaired.keys() for other in ending))
+        repairs = [other for other in repairs if other not in ending]
+        spans = [(other.from_ms or 0, other.to_ms or 0) for other in ending]
+        ending = [other for other in repairs if _touches(other, spans, other.from_ms)]
     return sorted(ended)
 
 
@@ -241,12 +247,8 @@ def judged_runs(view: LedgerView, request: Request) -> dict[str, str]:
     return {**request.runs, **newly_shown(view, request)}
 
 
-def _is_visible(view: LedgerView, repair: Request) -> bool:
-    return any(view.published.get(name) == run_id and is_of_repair(view, name) for name, run_id in repair.runs.items())
-
-
-def _touches(repair: Request, span: tuple[int, int]) -> bool:
-    return (repair.from_ms or 0) <= span[1] and span[0] <= (repair.to_ms or 0)
+def _touches(repair: Request, spans: Iterable[tuple[int, int]], first_ms: int | None) -> bool:
+    return any((first_ms or 0) <= end_ms and start_ms <= (repair.to_ms or 0) for start_ms, end_ms in spans)
 
 
 def is_of_repair(view: LedgerView, slice_id: str) -> bool:

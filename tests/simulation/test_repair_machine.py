@@ -697,25 +697,28 @@ class RepairMachine(RuleBasedStateMachine):
         if request.is_repair:
             self.shown |= {day: Shown(self.shown[day].chain, staged[day], request.request_id) for day in days}
             return
-        spans = [(day, day + 1) for day in staged if day in self.shown and self.shown[day].repair is not None]
-        together = self._ended_repairs(view, spans) - staged.keys()
+        together = self._ended_repairs(view, staged) - staged.keys()
         assert {*days} == {*staged, *together}, "a part of a repair is left"
         self.shown |= {day: Shown(self.shown[day].chain) for day in together}
         self.shown |= {day: Shown(chain) for day, chain in staged.items()}
 
-    def _ended_repairs(self, view: LedgerView, spans: list[tuple[int, int]]) -> set[int]:
-        """Return the days of the repairs whose ranges touch the spans of days, or the ranges of such repairs."""
+    def _ended_repairs(self, view: LedgerView, days: Iterable[int]) -> set[int]:
+        """Return the days of the repairs that have read some days, and of those that touch them."""
         repairs = {shown.request_id for shown in self.shown.values() if shown.repair is not None}
-        ranges = {id_: (view.requests[id_].from_ms or 0, view.requests[id_].to_ms or 0) for id_ in repairs}
-        days = {
-            id_: ((a - day_start_ms(0)) // DAY_MS, (b - day_start_ms(0)) // DAY_MS) for id_, (a, b) in ranges.items()
-        }
-        ended = set[str]()
+        ranges, read = dict[str, tuple[int, int]](), dict[str, int]()
+        for id_ in repairs:
+            request = view.requests[id_]
+            from_ms, to_ms = request.from_ms or 0, request.to_ms or 0
+            ranges[id_] = _day_at(from_ms), _day_at(to_ms)
+            read[id_] = _day_at(from_ms if request.warm_up is None else request.warm_up.first.start_ms)
+        ended = {id_ for id_, (_, end) in ranges.items() if any(read[id_] <= day < end for day in days)}
         while (
-            new := {id_ for id_, (a, b) in days.items() if any(a <= end and first <= b for first, end in spans)} - ended
+            new := {
+                id_ for id_, (a, b) in ranges.items() if any(a <= ranges[it][1] and ranges[it][0] <= b for it in ended)
+            }
+            - ended
         ):
             ended |= new
-            spans = [days[id_] for id_ in new]
         return {day for day, shown in self.shown.items() if shown.request_id in ended}
 
     def _ledger(self) -> Ledger:
@@ -765,7 +768,11 @@ def _first_day(work: RequestContext) -> int:
 
 
 def _day_of(view: LedgerView, slice_id: str) -> int:
-    return (view.slices[slice_id].start_ms - day_start_ms(0)) // DAY_MS
+    return _day_at(view.slices[slice_id].start_ms)
+
+
+def _day_at(at_ms: int) -> int:
+    return (at_ms - day_start_ms(0)) // DAY_MS
 
 
 MOST: Final = 60

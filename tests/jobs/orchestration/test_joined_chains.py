@@ -309,6 +309,26 @@ def test_a_replay_of_a_part_of_a_repair_ends_the_repair(place: Place) -> None:
 
 
 @pytest.mark.slow
+def test_a_replay_in_the_warm_up_of_a_repair_ends_the_repair(place: Place) -> None:
+    """Defect: the next repair took the new record out of the late ones, and the pane of the first one did not have it.
+
+    The replay leaves the same state, so the slice of the repair is not replayed.
+    """
+    place.put(Put(0, 1), Put(0, 5), Put(0, 23.99), Put(1, 25), Put(1, 47.99), Put(2, 3.7, 100), Put(2, 60))
+    work = place.work()
+    run(work, 0, 3)
+    repair(work)
+    assert late(work) == [0, 0, 0]
+    place.put(Put(1, 3.5, 10))
+    again = run(work, 1, 2)
+    assert again.publication is not None
+    assert again.publication.changed == ("1970-01-06", "1970-01-07")
+    assert late(work) == [0, 1, 1]
+    repair(work)
+    assert (late(work), max(totals(work))) == ([0, 0, 0], 110)
+
+
+@pytest.mark.slow
 def test_a_run_that_readers_see_is_not_judged_for_a_repair_that_ends_beside_the_request(place: Place) -> None:
     """The last run of the request is published already. The run of the first day is one that the end shows again."""
     place.put(Put(0, 1), Put(0, 5), Put(0, 2.5), Put(0, 23.99), Put(1, 25), Put(1, 0.5, 10), Put(1, 47.99))
