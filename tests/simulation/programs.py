@@ -130,7 +130,6 @@ def _dag_run(run_id: str, rng: Random) -> DagRun:
     """Return a new DAG run of the schedule, of Airflow's own backfill, or by hand."""
     end = rng.randrange(DAYS) + 1
     begin_ms, end_ms = FIRST_MS + (end - 1) * DAY_MS, FIRST_MS + end * DAY_MS
-    interval = {"interval_start": _time(begin_ms), "interval_end": _time(end_ms)}
     match rng.choice(["scheduled", "scheduled", "backfill", "by hand"]):
         case "by hand":
             if_open = rng.choice([IfOpen.REPLACE, IfOpen.REPLACE, IfOpen.WAIT]).value
@@ -138,7 +137,10 @@ def _dag_run(run_id: str, rng: Random) -> DagRun:
             params = {**bounds, "reason": "by hand", "if_open": if_open}
             return DagRun(dag_id=BACKFILL_DAG, run_id=run_id, run_type="manual", user="ann", params=params)
         case run_type:
-            return DagRun(dag_id="replay_sales", run_id=run_id, run_type=run_type, **interval)
+            return DagRun(
+                dag_id="replay_sales", run_id=run_id, run_type=run_type, interval_start=_time(begin_ms),
+                interval_end=_time(end_ms),
+            )  # fmt: skip
 
 
 def _time(at_ms: int) -> datetime:

@@ -220,7 +220,8 @@ def one_more_repair(patch: pytest.MonkeyPatch) -> None:
     def proposed(work: Any, repair: Any, *, warm_up: Any, who: str, reason: str = "") -> Request:  # noqa: ANN401
         asked, request_id = late_repair.asked_for(repair, who=who, warm_up=warm_up, reason=reason), work.new_id()
         event = request_context.requested_event(late_repair.repairing(work, repair), asked, request_id=request_id)
-        return work.ledger.write(lambda _view: [event]).requests[request_id]
+        opened: Request = work.ledger.write(lambda _view: [event]).requests[request_id]
+        return opened
 
     patch.setattr(repair_proposals, "propose", proposed)
     patch.setattr("tests.simulation.programs.propose", proposed)
