@@ -91,8 +91,11 @@ class _Check:
     def digest(self, row: Row) -> str:
         """Return the hash of a row whose required columns have values of their types."""
         for name, kind in REQUIRED.items():
-            if type(row.get(name)) is not kind:
-                raise self.damaged(row, f"its column {name} has the value {row.get(name)!r}")
+            value = row.get(name)
+            if type(value) is not kind:
+                old = ", as in ledgers that were begun before 23 November 2026, which this version does not read"
+                note = old if name == "hash" and value is None else ""
+                raise self.damaged(row, f"its column {name} has the value {value!r}{note}")
         try:
             return event_hash(row)
         except (TypeError, ValueError) as error:
