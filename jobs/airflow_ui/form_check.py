@@ -27,6 +27,7 @@ from jobs.orchestration.backfill_checks import checked_form
 from jobs.orchestration.backfill_form import BackfillForm, FormError
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import show_ms, slice_grid
+from jobs.plain_text import escaped
 from jobs.planning.request_context import IfOpen
 from jobs.wall_clock import now_ms
 from windowlib.errors import HindcastError
@@ -114,7 +115,7 @@ def _read(pipeline: Pipeline, conf: Mapping[str, Any]) -> BackfillForm | None:
     except FormError:
         raise
     except HindcastError as error:
-        log.warning("the form of backfill_%s was not checked: %s", pipeline.name, error)
+        log.warning("the form of backfill_%s was not checked: %s", pipeline.name, escaped(error))
         return None
 
 

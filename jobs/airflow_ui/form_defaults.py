@@ -18,6 +18,7 @@ from jobs.airflow_ui.context import Site
 from jobs.orchestration.backfill_form import BOUND_TEXTS, ReplayableRange, replayable_range
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import SliceGrid, show_ms, slice_grid
+from jobs.plain_text import escaped
 from windowlib.errors import HindcastError
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class BackfillFormDefaults:
             log_range = await run_in_threadpool(self._range, pipeline)
             return json.dumps(with_defaults(json.loads(body), pipeline, log_range)).encode() if log_range else body
         except HindcastError as error:
-            log.warning("the form of backfill_%s has no dates: %s", name, error)
+            log.warning("the form of backfill_%s has no dates: %s", name, escaped(error))
         except Exception:
             log.exception("the form of backfill_%s has no dates", name)
         return body

@@ -74,9 +74,11 @@ def diff_command(
 
 
 def say_differences(work: RequestContext, request_id: str) -> None:
-    """Print what a staged request would change, if it would change anything."""
+    """Print what a staged request would change, if it would change anything. Without an id, no request was opened."""
     view = work.ledger.view()
     if differing_request(view, request_id) is None:
+        if not request_id:
+            options.say("Nothing to compare: readers see these runs already.")
         return
     from jobs.comparing.compare import Comparison, compare
 

@@ -64,8 +64,21 @@ def _shared_database() -> "DuckDBPyConnection":
     with _OPENING:
         database = _DATABASES.get(os.getpid())
         if database is None:
-            database = _DATABASES[os.getpid()] = _database({})
+            database = _DATABASES[os.getpid()] = _database({"temp_directory": _spill()})
         return database
+
+
+def _spill() -> str:
+    """Return where the database of this process stores what does not fit into memory; empty if nowhere.
+
+    Rows are not for other users. DuckDB's own choice is `.tmp` in the working directory, which they may read.
+    """
+    from jobs.spark.private_dir import users_directory
+
+    try:
+        return str(users_directory("duckdb") / str(os.getpid()))  # DuckDB makes and removes it
+    except OSError:
+        return ""
 
 
 def _database(config: "dict[str, str | bool | int | float | list[str]]") -> "DuckDBPyConnection":

@@ -225,16 +225,20 @@ def ended_repairs(view: LedgerView, names: Iterable[str]) -> list[str]:
     The slices of a repair, and of its warm-up, were computed together. If one of them gets another run of the chain,
     readers see the runs of the chain at all slices of the repair, and at those of repairs whose ranges touch it.
     """
-    requests = view.requests.values() if view.repairs else ()  # a view decodes the requests that are asked for
-    repairs = [other for other in requests if other.is_repair and _is_visible(view, other)]
-    changed = [view.slices[name] for name in names if repairs and name in view.slices]
-    ending = [other for other in repairs if any(_has_read(other, slice_) for slice_ in changed)]
-    ended = set[str]()
+    repaired = {name: view.published[name] for name in view.published if view.repairs and is_of_repair(view, name)}
+    end_ms = max((view.slices[name].end_ms for name in repaired), default=0)
+    slices = (view.slices[name] for name in names if name in view.slices)
+    spans = [(slice_.start_ms + 1, slice_.end_ms - 1) for slice_ in slices if slice_.start_ms < end_ms]
+    requests = view.requests.values() if spans else ()  # a view decodes the requests that are asked for
+    repairs = [other for other in requests if other.is_repair and repaired.items() & other.runs.items()]
+    read_from = [other.from_ms if other.warm_up is None else other.warm_up.first.start_ms for other in repairs]
+    ending = [other for other, first_ms in zip(repairs, read_from, strict=True) if _touches(other, spans, first_ms)]
+    ended: set[str] = set()
     while ending:
-        ended |= {name for other in ending for name in other.runs if is_of_repair(view, name)}
+        ended.update(*(other.runs.keys() & repaired.keys() for other in ending))
         repairs = [other for other in repairs if other not in ending]
         spans = [(other.from_ms or 0, other.to_ms or 0) for other in ending]
-        ending = [other for other in repairs if any(_touches(other, span) for span in spans)]
+        ending = [other for other in repairs if _touches(other, spans, other.from_ms)]
     return sorted(ended)
 
 
@@ -243,17 +247,8 @@ def judged_runs(view: LedgerView, request: Request) -> dict[str, str]:
     return {**request.runs, **newly_shown(view, request)}
 
 
-def _is_visible(view: LedgerView, repair: Request) -> bool:
-    return any(view.published.get(name) == run_id and is_of_repair(view, name) for name, run_id in repair.runs.items())
-
-
-def _has_read(repair: Request, slice_: Slice) -> bool:
-    first_ms = repair.from_ms if repair.warm_up is None else repair.warm_up.first.start_ms
-    return (first_ms or 0) < slice_.end_ms and slice_.start_ms < (repair.to_ms or 0)
-
-
-def _touches(repair: Request, span: tuple[int, int]) -> bool:
-    return (repair.from_ms or 0) <= span[1] and span[0] <= (repair.to_ms or 0)
+def _touches(repair: Request, spans: Iterable[tuple[int, int]], first_ms: int | None) -> bool:
+    return any((first_ms or 0) <= end_ms and start_ms <= (repair.to_ms or 0) for start_ms, end_ms in spans)
 
 
 def is_of_repair(view: LedgerView, slice_id: str) -> bool:

@@ -10,7 +10,6 @@ import importlib.util
 import io
 import os
 import py_compile
-import stat
 import tempfile
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from jobs.project import ROOT
+from jobs.spark.private_dir import users_directory
 
 PACKAGES: Final = ("expectations", "jobs", "windowlib")
 ARCHIVES: Final = ROOT / ".cache" / "code"
@@ -60,11 +60,7 @@ def _content_hash(members: Sequence[tuple[str, Path]]) -> str:
 
 def _in_private_place(name: str, members: Sequence[tuple[str, Path]]) -> Path:
     """Return the archive in a directory that no other user can write, because its content is executed."""
-    directory = Path(tempfile.gettempdir()) / f"hindcast-code-{os.geteuid()}"
-    directory.mkdir(mode=0o700, exist_ok=True)
-    status = directory.lstat()
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077:
-        raise PermissionError(f"{directory} is not a directory that only this user can write; remove it")
+    directory = users_directory("code")
     return directory / name if (directory / name).is_file() else _written(directory / name, members)
 
 

@@ -8,6 +8,7 @@ import atexit
 import fcntl
 import os
 import shutil
+import stat
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -38,6 +39,19 @@ def private_directory() -> Path:
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # held until this process ends
     (directory / _LOCK_HALF).rename(directory / _LOCK)
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return directory
+
+
+def users_directory(purpose: str) -> Path:
+    """Return a directory that all processes of this user share, and that no other user can read or write.
+
+    Raises OSError: it cannot be made, or somebody else has made it.
+    """
+    directory = Path(tempfile.gettempdir()) / f"hindcast-{purpose}-{os.geteuid()}"
+    directory.mkdir(mode=0o700, exist_ok=True)
+    status = directory.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077:
+        raise PermissionError(f"{directory} is not a directory that only this user can write; remove it")
     return directory
 
 

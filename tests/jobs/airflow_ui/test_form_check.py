@@ -14,6 +14,7 @@ from jobs.pipeline.slices import parse_bound, slice_at, slice_grid
 from jobs.planning.request_context import Asked
 from tests.jobs.airflow_ui.conftest import Place
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
+from windowlib.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -198,6 +199,22 @@ def test_a_lake_that_cannot_be_read_leaves_the_answer_to_the_plan_task(
 ) -> None:
     monkeypatch.setenv("HINDCAST_LAKE", str(tmp_path / "nowhere"))
     assert start(airflow, {"reason": "catch up"}).status_code == 200
+
+
+def test_an_error_with_a_value_of_the_log_is_one_line_of_the_log_of_airflow(
+    airflow: "TestClient", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from jobs.airflow_ui import form_check
+
+    lines: list[str] = []
+
+    def fails(*_given: object, **_named: object) -> None:
+        raise StoreError("slice x\nFORGED\x1b[2J")
+
+    monkeypatch.setattr(form_check, "checked_form", fails)
+    monkeypatch.setattr(form_check.log, "warning", lambda text, *values: lines.append(text % values))
+    assert start(airflow, {"reason": "catch up"}).status_code == 200
+    assert lines == [r"the form of backfill_sales was not checked: slice x\nFORGED\x1b[2J"]
 
 
 def test_the_verdict_is_below_what_a_person_wrote_and_replaces_an_earlier_one() -> None:

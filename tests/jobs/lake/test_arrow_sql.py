@@ -1,7 +1,9 @@
 """SQL over Arrow tables: connections of one process, of many threads and of forked processes do not meet."""
 
+import os
 import subprocess
 import sys
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,6 +12,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from jobs.lake import arrow_sql
 from jobs.lake.arrow_sql import ArrowSql, plain_rows, query
 from tests.support.places import ROOT
 
@@ -77,3 +80,16 @@ def test_a_defect_of_duckdb_does_not_end_later_queries() -> None:
         with pytest.raises(duckdb.Error, match="INTERNAL Error"):
             query({"far": far}, "SELECT CAST(moment AS VARCHAR) FROM far")
         assert query({}, "SELECT 1 AS n").to_pylist() == [{"n": 1}]
+
+
+def test_what_does_not_fit_into_memory_is_for_this_user_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DuckDB's own directory is `.tmp` in the working directory."""
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+    asked = "SELECT current_setting('temp_directory')"
+    for mode, is_private in ((0o700, True), (0o755, False)):
+        monkeypatch.setattr(arrow_sql, "_DATABASES", {})
+        directory = tmp_path / f"hindcast-duckdb-{os.geteuid()}"
+        directory.mkdir(exist_ok=True)
+        directory.chmod(mode)
+        [(place,)] = plain_rows(query({}, asked))
+        assert place == (str(directory / str(os.getpid())) if is_private else "")
