@@ -92,4 +92,23 @@ def test_what_does_not_fit_into_memory_is_for_this_user_only(tmp_path: Path, mon
         directory.mkdir(exist_ok=True)
         directory.chmod(mode)
         [(place,)] = plain_rows(query({}, asked))
-        assert place == (str(directory / str(os.getpid())) if is_private else "")
+        assert place == (str(directory) if is_private else "")
+
+
+SPILLING = """
+import os, sys
+from jobs.lake.arrow_sql import ArrowSql
+
+with ArrowSql(memory_mb=10, spill=sys.argv[1]) as sql:
+    sql.query({}, "CREATE TABLE rows AS SELECT range AS a, hash(range)::VARCHAR AS b FROM range(400_000)")
+    print(*{name.split("_")[2] for name in os.listdir(sys.argv[1])}, os.getpid(), flush=True)
+    os.kill(os.getpid(), 9)
+"""
+
+
+def test_what_a_killed_process_could_not_keep_in_memory_is_removed_by_the_next_one(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", SPILLING, str(tmp_path)]
+    for _ in range(2):
+        answer = subprocess.run(command, cwd=ROOT, check=False, timeout=120, capture_output=True, text=True)
+        owner, process = answer.stdout.split()
+        assert owner == process, answer.stderr
