@@ -126,7 +126,7 @@ def refuse_without_work(
     Raises RangeTaken: neither the log nor the suite has changed, so a person has to decide.
     """
     request = view.requests.get(resumed or "")
-    if request is None or any(lease.lease_id == asked.own_lease for lease in request.leases) or planned.stale:
+    if request is None or any(lease.lease_id == asked.lease_id for lease in request.leases) or planned.stale:
         return
     if held_of(view, request):
         raise RangeTaken([_shown(work, view, request)], asked=_range_of(work, asked))

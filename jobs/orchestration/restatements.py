@@ -74,7 +74,7 @@ def plan_request(work: RequestContext, *, asked: Asked) -> Replay | Wait:
     work, request = request_to_continue(work, asked.request_id, lease_id=asked.lease_id)
     slices = request_slices(work, request)
     view = work.ledger.view()
-    busy = busy_with(work, view, slices, own=asked.own_lease, kinds=tuple(RequestKind))
+    busy = busy_with(work, view, slices, own=asked.lease_id, kinds=tuple(RequestKind))
     if busy is not None:
         return Wait(why=busy, watch=watch_ledger(work, view))
     ask = Ask(slices=slices, is_fresh=request.is_fresh, request_id=request.request_id)

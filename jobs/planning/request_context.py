@@ -97,8 +97,8 @@ class Asked:
     """The content of a request before it is opened: a half-open range, a person or DAG run, a reason.
 
     If the ledger has the request `request_id`, that one is continued. The tasks of a DAG run, and their retries, share
-    one `lease_id`; the request that they open has the same id, unless the ledger has it already. By default, the lease
-    is `request_id`, or a new id. `origin` is the DAG run that asks, if one does.
+    one `lease_id`; the request that they open has the same id, unless the ledger has it already. A process gets a new
+    one. `origin` is the DAG run that asks, if one does.
     `replaces` are the ids of the open requests that the person has seen and wants to replace, and `resumes` of those
     that may be continued; None: any.
     `unarrived` maps slices that have not arrived, and that a person is to decide on, to what is known of them.
@@ -119,11 +119,6 @@ class Asked:
     resumes: frozenset[str] | None = None
     unarrived: Mapping[str, str] = field(default_factory=dict)
     warm_up: WarmUp | None = None
-
-    @property
-    def own_lease(self) -> str | None:
-        """The lease that all tasks of the asking DAG run share; None for a process, which gets a new one."""
-        return self.lease_id or self.request_id
 
     def is_own(self, request: Request) -> bool:
         """Return whether the asking DAG run has opened or joined a request in an earlier try."""
@@ -168,7 +163,7 @@ def is_left_empty(work: RequestContext, request: Request, asked: Asked) -> bool:
 
 
 def _has_other_holder(work: RequestContext, request: Request, asked: Asked) -> bool:
-    return any(lease.lease_id != asked.own_lease for lease in holders(work, request))
+    return any(lease.lease_id != asked.lease_id for lease in holders(work, request))
 
 
 def is_live(work: RequestContext, request: Request) -> bool:
@@ -179,6 +174,14 @@ def is_live(work: RequestContext, request: Request) -> bool:
 def holders(work: RequestContext, request: Request) -> tuple[Lease, ...]:
     """Return the leases of a request that are held now."""
     return request.holders(now_ms=work.ledger.now_ms(), is_alive=work.is_alive)
+
+
+def refuse_other_holders(work: RequestContext, request: Request, *, lease_id: str | None) -> None:
+    """Raise a RequestError if another holder works on a request than the one of a lease."""
+    others = [lease for lease in holders(work, request) if lease.lease_id != lease_id]
+    if others:
+        who = ", ".join(str(lease.holder) if lease.holder else "a DAG run" for lease in others)
+        raise RequestError(f"request {request.request_id} of pipeline {work.pipeline.name} is being worked on by {who}")
 
 
 def is_overtaken(work: RequestContext, view: LedgerView, request: Request) -> bool:
@@ -242,9 +245,9 @@ def open_request(work: RequestContext, asked: Asked, *, make_room: MakeRoom = la
     open one of the same spec is used even while others work on it. If an earlier try of the DAG run has left an empty
     request with other content, that one is closed. `make_room` is called if a new request is opened, and its events are
     part of the same commit. A reason with which another request is continued becomes a comment on it.
-    Raises RequestError: the request with the given id is not open any more, or `make_room` refuses.
+    Raises RequestError: the request with the given id is closed, another holder works on it, or `make_room` refuses.
     """
-    lease_id = asked.own_lease or work.new_id()
+    lease_id = asked.lease_id or work.new_id()
     chosen = ""
 
     def decide(view: LedgerView) -> Sequence[LedgerEvent]:
@@ -254,6 +257,8 @@ def open_request(work: RequestContext, asked: Asked, *, make_room: MakeRoom = la
             raise RequestError(
                 f"request {known.request_id} of pipeline {work.pipeline.name} is {known.state.value}; make a new one"
             )
+        if known is not None:
+            refuse_other_holders(work, known, lease_id=asked.lease_id)
         fitting = _fitting(work, view, asked) if known is None else known.request_id
         chosen = fitting or _new_id(work, view, asked)
         left = [
@@ -263,10 +268,10 @@ def open_request(work: RequestContext, asked: Asked, *, make_room: MakeRoom = la
         ]
         why = f"a later try of its DAG run opened request {chosen[:SHOWN_ID]}, because its slices had changed"
         events = [closed_event(request.request_id, why, who=asked.who, by=chosen) for request in left]
-        if not fitting:
-            events += [*make_room(view, chosen), requested_event(work, asked, request_id=chosen)]
-        else:
+        if fitting:
             events += _further_reason(work, view.requests[fitting], asked)
+        else:
+            events += [*make_room(view, chosen), requested_event(work, asked, request_id=chosen)]
         return [*events, leased_event(work, Opened(request_id=chosen, lease_id=lease_id), origin=asked.origin)]
 
     work.ledger.write(decide)
@@ -278,9 +283,8 @@ def _further_reason(work: RequestContext, request: Request, asked: Asked) -> Seq
     is_given = asked.origin is None or asked.request_id is None  # else the DAG run repeats a part of the own reason
     if not (is_given and asked.reason) or asked.reason in {request.reason, *(note.text for note in request.comments)}:
         return []
-    details = comment_details(work.new_id(), assignee=None)
     note = LedgerEvent(kind=EventKind.NOTE, request_id=request.request_id, who=asked.who, reason=asked.reason)
-    return [replace(note, details=details)]
+    return [replace(note, details=comment_details(work.new_id(), assignee=None))]
 
 
 def _new_id(work: RequestContext, view: LedgerView, asked: Asked) -> str:

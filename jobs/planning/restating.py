@@ -22,9 +22,9 @@ from jobs.planning.request_context import (
     Asked,
     RequestContext,
     context_of,
-    holders,
     is_overtaken,
     not_in_upstream,
+    refuse_other_holders,
     requested_event,
 )
 from jobs.planning.stored_spec import at_read_log
@@ -132,10 +132,7 @@ def request_to_continue(
         cancel = f"`hindcast cancel {work.pipeline.name} --request {request_id} --reason …`"
         raise RequestError(f"request {request_id} cannot be replayed, because {why}. Cancel it: {cancel}")
     request = up_to_head(work, request_id)
-    others = [lease for lease in holders(work, request) if lease.lease_id != lease_id]
-    if others:
-        who = ", ".join(str(lease.holder) if lease.holder else "a DAG run" for lease in others)
-        raise RequestError(f"request {request_id} of pipeline {work.pipeline.name} is being worked on by {who}")
+    refuse_other_holders(work, request, lease_id=lease_id)
     run = next((view.runs[run_id] for run_id in request.runs.values() if run_id in view.runs), None)
     if run is not None and request.spec_fingerprint != spec_fingerprint(work.pipeline):
         pipeline = at_read_log(work.pipeline, work.lake, run, stored=spec_of(view, run))

@@ -14,6 +14,7 @@ from jobs.lake.plain_table import Shows
 from jobs.ledger.chain import GENESIS, Row
 from jobs.ledger.events import EventKind, LedgerEvent
 from jobs.ledger.leases import Lease, is_held
+from jobs.ledger.looks import Look
 from jobs.ledger.view import LedgerView, Request, RequestKind
 from jobs.planning.request_context import covers
 from jobs.reading.published import published_runs
@@ -27,7 +28,19 @@ from tests.simulation.command_checkers import (
     follow_leaves_what_a_person_decides,
     follow_runs_no_slice_twice,
 )
-from tests.simulation.world import CURRENT, SETTLED_RULE, SLICES, Rows, World, judged_by_hash
+from tests.simulation.replays import judged_by_hash
+from tests.simulation.restatement_checkers import (
+    a_look_tells_what_the_log_had,
+    a_proposal_is_new_and_alone,
+    a_repair_ends_as_a_whole,
+    a_repair_leaves_the_chain,
+    a_restatement_keeps_the_spec_of_the_chain,
+    a_stored_look_tells_what_the_log_had,
+    no_older_records_come_back,
+    readers_see_rows_of_the_log,
+    settled_rows_change_only_with_a_decision,
+)
+from tests.simulation.world import CURRENT, SETTLED_RULE, SLICES, Rows, World
 
 P = ParamSpec("P")
 Seen = dict[str, str | None]
@@ -59,6 +72,8 @@ class Observer:
     current_seq: int = 0  # the publication that the current table shows
     published_by: dict[int, int] = field(default_factory=dict)  # pid -> its newest publication or rollback
     followed: set[tuple[int, str]] = field(default_factory=set)  # (pid, slice) that a `follow` has staged
+    declined: set[tuple[str, str]] = field(default_factory=set)  # slice, digest of the files that a person declined
+    decided: set[tuple[str, str | None]] = field(default_factory=set)  # run, waived finding on settled windows
     needed: Mapping[Rows, str] = field(default_factory=dict)  # rows that `view` needs -> what is wrong without them
     written: Counter[str] = field(default_factory=Counter)  # kind of event -> commits with such events
 
@@ -75,6 +90,8 @@ class Observer:
             staged=set(self.staged),
             waived=set(self.waived),
             started_by=dict(self.started_by),
+            declined=set(self.declined),
+            decided=set(self.decided),
             needed=self.needed,
         )
 
@@ -193,7 +210,7 @@ def readers_see_a_chain(commit: Commit) -> None:
         return
     state_after: dict[str, str] = {}
     for index, slice_ in enumerate(SLICES):
-        run = commit.view.published_run(slice_.slice_id)
+        run = commit.view.published_chain_run(slice_.slice_id)
         if run is None:
             continue
         state_after[slice_.slice_id] = run.result.state_after
@@ -233,6 +250,9 @@ def no_live_request_is_ended(commit: Commit) -> None:
     for request, now in commit.changed:
         if not request.is_open or now.is_open:
             continue
+        holders = {lease.holder.pid for lease in request.leases if lease.holder is not None}
+        if request.is_repair and actor.pid in holders and not commit.of(EventKind.PUBLISHED):
+            continue  # the repair is refused, and each of its holders would be refused
         for lease in request.leases:
             is_own = lease.holder is not None and lease.holder.pid == actor.pid
             if is_own or actor.pid in world.dag_leases.get(lease.lease_id, ()):
@@ -261,13 +281,16 @@ def a_request_is_published_whole(commit: Commit) -> None:
     if not published:
         return
     request = commit.before.requests[str(published[0].request_id)]
+    if request.is_repair:  # of the other slices, it has the rows that readers see
+        assert request.runs.items() <= commit.view.published.items(), "every run of the repair is published"
+        return
     wanted = (
         set(request.runs)
         if request.from_ms is None
         else {slice_.slice_id for slice_ in SLICES if covers(request, slice_)}
     )
     for slice_id in wanted:
-        run = commit.view.published_run(slice_id)
+        run = commit.view.published_chain_run(slice_id)
         assert run is not None, "every slice of the range is published"
         assert run.result.spec_fingerprint == request.spec_fingerprint, "every slice has the spec of the request"
 
@@ -280,7 +303,10 @@ def a_publication_closes_only_settled_requests(commit: Commit) -> None:
     view = commit.view
     request = view.requests[str(published[0].request_id)]
     for event in commit.of(EventKind.CLOSED):
-        other = view.requests[str(event.request_id)]
+        other, head = view.requests[str(event.request_id)], view.head
+        was_proposed = commit.before.requests[other.request_id].is_proposed
+        if was_proposed and head is not None and other.spec_fingerprint != head.result.spec_fingerprint:
+            continue  # nothing has begun to restate slices with the spec of before
         is_older = other.opened_seq < request.opened_seq
         makers = ((past, view.requests.get(past.request_id or "")) for past in view.standing)
         later = {
@@ -319,7 +345,7 @@ def an_erasure_is_accepted_once_and_before_it_is_replayed(commit: Commit) -> Non
     assert len(versions) == len({*versions}), "a commit is accepted twice"
     accepted = {acceptance.rewrite.version for acceptance in commit.before.accepted}
     for event in commit.of(EventKind.STAGED):
-        read = {*event.details["log"]["commits"]} & commit.world.erased.keys()
+        read = {*event.details["log"]["commits"]} & commit.world.log.rewrites.keys()
         assert read <= accepted, "a run has read what is left of a commit that nobody has accepted"
 
 
@@ -342,7 +368,8 @@ def no_needed_row_is_deleted(observer: Observer, rows: Collection[Rows] | None) 
 def needed_rows(view: LedgerView) -> dict[Rows, str]:
     """Return the rows that a view needs, and what is wrong without them."""
     needed = {}
-    for run_id in {*view.published.values()}.union(*(request.runs.values() for request in view.open_requests())):
+    shown = {*view.published.values(), *map(view.chain_run_id, view.published.values())}
+    for run_id in shown.union(*(request.runs.values() for request in view.open_requests())):
         run = view.runs.get(run_id)
         assert run is not None, f"a clean-up has removed run {run_id}"
         result = run.result
@@ -399,6 +426,14 @@ AFTER_COMMITS: Mapping[Callable[[Commit], None], Collection[EventKind]] = {
     a_candidate_stays_beside_the_chain: {EventKind.CHECKED, EventKind.CLOSED, EventKind.PUBLISHED},
     follow_leaves_what_a_person_decides: {EventKind.REQUESTED, EventKind.PUBLISHED},
     follow_runs_no_slice_twice: {EventKind.STAGED},
+    a_stored_look_tells_what_the_log_had: {EventKind.LOOKED},
+    a_proposal_is_new_and_alone: {EventKind.REQUESTED, EventKind.CLOSED},
+    no_older_records_come_back: {EventKind.PUBLISHED},
+    a_restatement_keeps_the_spec_of_the_chain: {EventKind.PUBLISHED},
+    settled_rows_change_only_with_a_decision: {EventKind.WAIVED, EventKind.PUBLISHED},
+    a_repair_leaves_the_chain: {EventKind.PUBLISHED},
+    a_repair_ends_as_a_whole: {EventKind.PUBLISHED},
+    readers_see_rows_of_the_log: {EventKind.PUBLISHED, EventKind.ROLLED_BACK},
 }
 """Checker -> the kinds of the events that it looks at. Without any, it is called after every commit."""
 
@@ -463,6 +498,10 @@ class Checkers:
         world = self.observer.world
         self._run(no_file_of_a_run_is_gone, world, self.observer.view)
         self._run(no_needed_row_is_deleted, self.observer, {*map(world.rows_of, paths)})
+
+    def looked(self, view: LedgerView, look: Look, run_ids: Collection[str]) -> None:
+        """Check what a process finds out about some runs by a look at the log."""
+        self._run(a_look_tells_what_the_log_had, self.observer.world.log, view, look, run_ids)
 
     def moved(self, shows: Shows, rows: Mapping[str, str]) -> None:
         """Check after a move of the current table."""

@@ -28,9 +28,11 @@ from jobs.replay.orders import ReplayOrder
 from jobs.runs import Slice, Verdict, WarmUp
 from tests.simulation.actors import Actor
 from tests.simulation.checkers import Checkers, Observer
+from tests.simulation.event_log import EventLog
 from tests.simulation.programs import HUMAN, no_rows
+from tests.simulation.replays import MemoryReplayer
 from tests.simulation.schedules import simulated, step
-from tests.simulation.world import HOUR_MS, LAKE, PLAIN, SLICES, SPECS, YEAR_MS, MemoryFiles, MemoryReplayer, World
+from tests.simulation.world import HOUR_MS, LAKE, PLAIN, SLICES, SPECS, YEAR_MS, MemoryFiles, World
 
 STEPS = 6
 """The steps of one write to the ledger."""
@@ -79,7 +81,7 @@ def made_start() -> Start:
     start = Start(world, Observer(world))
     checkers = Checkers(start.observer)
     world.on_commit = checkers.committed
-    world.log = [[2], [3], [4], [7]]
+    world.log = EventLog.of(SLICES, [2, 3, 4, 7], at_ms=0)
 
     def staged(name: str, asked: Asked, text: str = SPECS[0], *, publishes: bool = False) -> None:
         def work_on(actor: Actor) -> None:
@@ -100,10 +102,10 @@ def made_start() -> Start:
     with simulated(world, checkers):
         staged("first", asked_for(0, 3), publishes=True)
         staged("failed", Asked(from_ms=None, to_ms=None, who="a", reason="", kind=RequestKind.AIRFLOW_BACKFILL))
-        world.log[3].append(1)
+        world.log.append(SLICES[3], 1, at_ms=0)
         staged("daily", asked_for(3, 4, kind=RequestKind.SCHEDULED))
-        world.log[0].append(1)
-        world.log[2].append(1)
+        world.log.append(SLICES[0], 1, at_ms=0)
+        world.log.append(SLICES[2], 1, at_ms=0)
         staged("restated", asked_for(0, 3))
         staged("adopting", asked_for(2, 3, warm_up=WarmUp(first=SLICES[1])), SPECS[1])
         play_alone(world, checkers, begin)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from random import Random
 
@@ -10,13 +11,24 @@ from jobs.cli import follow as follow_command, run as run_command
 from jobs.lake.rewrites import Rewrite, RewrittenSlice
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.view import LedgerView, RequestKind, StagedRun
-from jobs.orchestration import gating, scheduling
+from jobs.orchestration import dag_tasks, gating, scheduling
+from jobs.orchestration.dag_tasks import DagRun, Kind, lease_id
 from jobs.orchestration.following import following
-from jobs.orchestration.interval_backfill import plan_backfill_interval
+from jobs.orchestration.interval_backfill import AskAirflow
+from jobs.orchestration.late_repair import asked_for, check_current, repairing
 from jobs.orchestration.mending import mend
+from jobs.orchestration.outcomes import RequestOutcome
+from jobs.orchestration.repair_proposals import propose, propose_repairs
+from jobs.orchestration.repair_range import LateRepair, repair_of
 from jobs.orchestration.requests import Staging, run_request
+from jobs.orchestration.restatements import BackfillStart, propose_changes, restatement_conf, to_start
 from jobs.orchestration.scheduling import Decision, Replay
+from jobs.orchestration.stored_warm_up import check_warm_up, restart_of
+from jobs.planning.chains import judged_runs
+from jobs.planning.lease_keeping import release
+from jobs.planning.published_spec import on_published_spec
 from jobs.planning.request_context import Asked, IfOpen, RequestContext
+from jobs.planning.restating import request_to_continue
 from jobs.publishing.accepting import acceptance_events
 from jobs.publishing.cleaning import clean
 from jobs.publishing.decisions import cancel, resume, rollback
@@ -27,21 +39,13 @@ from jobs.runs import Verdict, WarmUp
 from tests.simulation.actors import Actor
 from tests.simulation.checkers import Checkers
 from tests.simulation.command_checkers import FOLLOW
-from tests.simulation.world import (
-    DAY_MS,
-    DAYS,
-    FIRST_MS,
-    LEASE_MS,
-    SLICES,
-    SPECS,
-    YEAR_MS,
-    MemoryFiles,
-    MemoryReplayer,
-    World,
-)
+from tests.simulation.event_log import TABLE_ID
+from tests.simulation.replays import MemoryReplayer
+from tests.simulation.world import DAY_MS, DAYS, FIRST_MS, HOUR_MS, LEASE_MS, SLICES, SPECS, YEAR_MS, MemoryFiles, World
 from windowlib.errors import HindcastError
 
 HUMAN, RUN, DAG = "person", "run", "dag"
+BACKFILL_DAG = "backfill_sales"
 
 Program = Callable[[World, Actor, Random], None]
 
@@ -106,14 +110,38 @@ def try_candidate(world: World, actor: Actor, rng: Random) -> None:
 def run_as_dag(world: World, actor: Actor, rng: Random) -> None:
     """Play the four tasks of a DAG run. Airflow may start a killed run again."""
     world.kinds[actor.pid] = DAG
-    if world.dag_runs and rng.random() < 0.4:
-        kind, name, end = rng.choice(world.dag_runs)  # Airflow retries a run that may still be working
-    else:
-        kind, name, end = rng.choice(["scheduled", "backfill", "by hand"]), world.new_id(), rng.randrange(DAYS) + 1
-        world.dag_runs.append((kind, name, end))
+    is_retry = world.dag_runs and rng.random() < 0.4  # Airflow retries a run that may still be working
+    run = rng.choice(world.dag_runs) if is_retry else _dag_run(world.new_id(), rng)
+    _play_dag_run(world, actor, run, rng)
+
+
+def _dag_run(run_id: str, rng: Random) -> DagRun:
+    """Return a new DAG run of the schedule, of Airflow's own backfill, or by hand."""
+    end = rng.randrange(DAYS) + 1
+    begin_ms, end_ms = FIRST_MS + (end - 1) * DAY_MS, FIRST_MS + end * DAY_MS
+    match rng.choice(["scheduled", "scheduled", "backfill", "by hand"]):
+        case "by hand":
+            if_open = rng.choice([IfOpen.REPLACE, IfOpen.REPLACE, IfOpen.WAIT]).value
+            bounds = {"from": SLICES[0].slice_id, "to": _time(end_ms).date().isoformat()}
+            params = {**bounds, "reason": "by hand", "if_open": if_open}
+            return DagRun(dag_id=BACKFILL_DAG, run_id=run_id, run_type="manual", user="ann", params=params)
+        case run_type:
+            return DagRun(
+                dag_id="replay_sales", run_id=run_id, run_type=run_type, interval_start=_time(begin_ms),
+                interval_end=_time(end_ms),
+            )  # fmt: skip
+
+
+def _time(at_ms: int) -> datetime:
+    return datetime.fromtimestamp(at_ms / 1000, UTC)
+
+
+def _play_dag_run(world: World, actor: Actor, run: DagRun, rng: Random) -> None:
+    if run not in world.dag_runs:
+        world.dag_runs.append(run)
     for _try in range(rng.choice([1, 2])):
-        world.dag_leases.setdefault(name, set()).add(actor.pid)  # a plan may end its own request
-        decision = _planned(world, kind, name, end=end)
+        world.dag_leases.setdefault(lease_id(run), set()).add(actor.pid)  # a plan may end its own request
+        decision = _planned(world, run)
         actor.stop_here("next task")
         if not isinstance(decision, Replay):
             return
@@ -129,8 +157,17 @@ def run_as_dag(world: World, actor: Actor, rng: Random) -> None:
             actor.stop_here("next task")
             if gating.gate(_context(world), opened=opened, slices=decision.slices).is_passed:
                 actor.stop_here("next task")
-                scheduling.publish_task(_context(world), opened=opened, who=actor.name, slices=decision.slices)
+                _end_of_dag_run(world, run, decision, who=actor.name)
             return
+
+
+def _end_of_dag_run(world: World, run: DagRun, decision: Replay, *, who: str) -> None:
+    """Publish what a DAG run has replayed, if it is to be published."""
+    work = _context(world)
+    if not run.params.get("publish", True):
+        release(work, decision.opened)
+        return
+    scheduling.publish_task(work, opened=decision.opened, who=who, slices=decision.slices)
 
 
 def _context(world: World) -> RequestContext:
@@ -138,20 +175,110 @@ def _context(world: World) -> RequestContext:
     return world.request_context(world.running(), SPECS[0])
 
 
-def _planned(world: World, kind: str, name: str, *, end: int) -> Decision:
-    """Return the decision of a plan task. `name` is the id of the DAG run, the same in every retry."""
-    end_ms = FIRST_MS + end * DAY_MS
-    if kind == "scheduled":
-        return scheduling.plan_scheduled(_context(world), interval_end_ms=end_ms, who="airflow", lease_id=name)
-    if kind == "backfill":
-        return plan_backfill_interval(
-            _context(world), interval_ms=(end_ms - DAY_MS, end_ms), who="airflow", lease_id=name
-        )
+def _planned(world: World, run: DagRun) -> Decision:
+    """Return the decision of a plan task. The lease is the same in every retry of the DAG run."""
+    kind: Kind = "backfill" if run.dag_id == BACKFILL_DAG else "replay"
+    return dag_tasks._decide(kind, _context(world), run=run, airflow=AskAirflow(), is_again=False)
+
+
+def restate(world: World, actor: Actor, rng: Random) -> None:
+    """Play a scheduled run that has nothing to replay, and what it proposes: a restatement or a repair.
+
+    That is started by itself, by a person in Airflow, or by `hindcast run --request`; or a person declines it.
+    """
+    world.kinds[actor.pid] = DAG
+    if rng.random() < 0.8:
+        propose_changes(_context(world), who="airflow")
+        propose_repairs(_context(world), who="airflow")
+    if rng.random() < 0.5:
+        start = to_start("sales.yaml")
+        if isinstance(start, BackfillStart):
+            earlier = sum(run.run_id == start.run_id for run in world.dag_runs)  # a DAG run that has failed is cleared
+            run = DagRun(
+                dag_id=start.dag_id, run_id=start.run_id, run_type="operator_triggered", clear_number=earlier,
+                params=start.conf,
+            )  # fmt: skip
+            _play_dag_run(world, actor, run, rng)
+            return
+    work = _context(world)
+    view = work.ledger.view()
+    proposals = [*view.open_requests(RequestKind.RESTATEMENT), *view.open_requests(RequestKind.REPAIR)]
+    if not proposals:
+        return
+    request = rng.choice(proposals)
+    if rng.random() < 0.15:
+        cancel(work, request.request_id, reason="not needed", by=By(who=actor.name, decision_id=work.new_id()))
+        return
+    if rng.random() < 0.5:
+        params = restatement_conf(work, request, publish=rng.random() < 0.8)
+        run = DagRun(dag_id=BACKFILL_DAG, run_id=world.new_id(), run_type="manual", user="ann", params=params)
+        _play_dag_run(world, actor, run, rng)
+        return
+    world.kinds[actor.pid] = RUN
+    own, request = request_to_continue(work, request.request_id)
+    check_warm_up(own, request)
     asked = Asked(
-        from_ms=FIRST_MS, to_ms=end_ms, who="ann", reason="by hand", lease_id=name,
-        if_open=IfOpen.REPLACE if int(name, 16) % 3 else IfOpen.WAIT,
+        from_ms=request.from_ms, to_ms=request.to_ms, who=actor.name, reason=request.reason, kind=request.kind,
+        is_fresh=request.is_fresh, request_id=request.request_id, warm_up=request.warm_up,
     )  # fmt: skip
-    return scheduling.plan_by_hand(_context(world), asked=asked)
+    outcome = _run_in_turn(world, actor, own, asked, publishes=rng.random() < 0.8)
+    _look_and_decide(world, actor, own, outcome, rng)
+
+
+def _look_and_decide(
+    world: World, actor: Actor, work: RequestContext, outcome: RequestOutcome | None, rng: Random
+) -> None:
+    """Let a person publish what failed checks hold, mostly."""
+    actor.stop_here("look")
+    if outcome is not None and outcome.request_id and not outcome.is_published and rng.random() < 0.7:
+        world.kinds[actor.pid] = HUMAN
+        decide_failed(work, outcome, who=actor.name, is_alone=False)
+
+
+def decide_failed(work: RequestContext, outcome: RequestOutcome, *, who: str, is_alone: bool = True) -> None:
+    """Waive the failed runs of a request, and publish it. If nobody else works, it is published."""
+    view = work.ledger.view()
+    for slice_id, run_id in judged_runs(view, view.requests[outcome.request_id]).items():
+        run = view.run(run_id)
+        if run.verdict is Verdict.FAIL and not run.is_publishable:
+            by = By(who=who, decision_id=work.new_id())
+            waive(work, slice_id, run_id=run_id, reason="real", by=by)
+    attempt = publish(work, who=who, request_id=outcome.request_id)
+    assert attempt.is_published or not is_alone, attempt.why
+
+
+def repair(world: World, actor: Actor, rng: Random) -> None:
+    """Play `hindcast repair` of a range, with --run or with --propose."""
+    world.kinds[actor.pid] = RUN
+    work, _warnings = on_published_spec(_context(world))
+    first = rng.choice([0, 0, rng.randrange(DAYS)])
+    end = rng.choice([DAYS, rng.randrange(first, DAYS) + 1])
+    late = repair_of(
+        work, from_ms=SLICES[first].start_ms, to_ms=SLICES[end - 1].end_ms,
+        at_most_ms=rng.choice([None, None, 3 * HOUR_MS]),
+    )  # fmt: skip
+    if late.late:
+        outcome = repair_late(world, actor, work, late, proposes=rng.random() < 0.3, publishes=rng.random() < 0.8)
+        _look_and_decide(world, actor, work, outcome, rng)
+
+
+def repair_late(
+    world: World, actor: Actor, work: RequestContext, late: LateRepair, *, proposes: bool, publishes: bool
+) -> RequestOutcome | None:
+    """Run or propose a repair, as `hindcast repair` does."""
+    repaired = repairing(work, late)
+    warm_up = restart_of(repaired, late.slices, beginning=late.beginning)
+    if proposes:
+        propose(work, late, warm_up=warm_up, who=actor.name)
+        return None
+    check_current(work, late, warm_up)
+    asked = asked_for(late, who=actor.name, warm_up=warm_up)
+    return _run_in_turn(world, actor, repaired, asked, publishes=publishes)
+
+
+def _run_in_turn(world: World, actor: Actor, work: RequestContext, asked: Asked, *, publishes: bool) -> RequestOutcome:
+    run = partial(run_request, work, replayer=MemoryReplayer(world, actor), staging=Staging())
+    return run_command._in_its_turn(work, asked, run, publishes=publishes, ways="Decide it")
 
 
 def decide(world: World, actor: Actor, rng: Random) -> None:
@@ -174,7 +301,7 @@ def decide(world: World, actor: Actor, rng: Random) -> None:
         ]
     ):
         case "accept":
-            accept_erased(world, work, actor, rng.choice([*world.erased, None]))
+            accept_erased(world, work, actor, rng.choice([*world.log.rewrites, None]))
         case "publish":
             publish(work, who=actor.name)
         case "publish one" if view.requests:
@@ -211,17 +338,17 @@ def mend_rows(world: World, actor: Actor, rng: Random) -> None:
 
 
 def accept_erased(world: World, work: RequestContext, actor: Actor, only: int | None) -> None:
-    """Accept the commits that removed amounts up to now, or one of them."""
+    """Accept the commits that removed or changed records up to now, or one of them."""
     chosen = [
         Rewrite(
             version=version, operation="DELETE", predicate="", at_ms=None, actions="",
             slices={slice_.slice_id: RewrittenSlice(before=1, after=0)},
         )
-        for version, slice_ in world.erased.items()
+        for version, slice_ in world.log.rewrites.items()
         if only in {None, version}
     ]  # fmt: skip
     actor.stop_here("accept")
-    work.ledger.write(partial(acceptance_events, table_id="log", chosen=chosen, reason="by law", who=actor.name))
+    work.ledger.write(partial(acceptance_events, table_id=TABLE_ID, chosen=chosen, reason="by law", who=actor.name))
 
 
 def no_rows(_view: LedgerView, _runs: Sequence[StagedRun]) -> None:

@@ -13,18 +13,18 @@ from random import Random
 import pytest
 
 from jobs.ledger.view import LedgerView, Request
+from jobs.orchestration.repair_range import repair_of
 from jobs.orchestration.requests import Staging, run_request
 from jobs.planning import lease_keeping
 from jobs.planning.request_context import Asked, IfOpen, RequestContext
 from jobs.publishing.cleaning import clean
-from jobs.publishing.optimistic_check import By
-from jobs.publishing.publishing import publish
-from jobs.publishing.waivers import waive
-from jobs.runs import EMPTY_STATE, CheckResult, Verdict
+from jobs.runs import EMPTY_STATE, CheckResult
 from tests.simulation.actors import Actor
 from tests.simulation.checkers import Checkers, Observer, Violation
 from tests.simulation.current_table import CurrentTable
 from tests.simulation.damage import patch_mending
+from tests.simulation.event_log import EventLog
+from tests.simulation.log_access import OPEN_DIFFER, patch_log
 from tests.simulation.memory_store import NO_FAULTS, FaultRates
 from tests.simulation.programs import (
     HUMAN,
@@ -32,38 +32,41 @@ from tests.simulation.programs import (
     accept_erased,
     adopt,
     decide,
+    decide_failed,
     follow,
     mend_rows,
     no_rows,
     reader_of,
+    repair,
+    repair_late,
+    restate,
     run_as_dag,
     run_by_hand,
     tidy,
     try_candidate,
 )
+from tests.simulation.replays import LATE_MS, MemoryReplayer, judged_by_hash, result_of
 from tests.simulation.world import (
     CURRENT,
     DAY_MS,
     DAYS,
-    FIRST_ERASURE,
     FIRST_MS,
     HOUR_MS,
     LEASE_MS,
-    PLAIN,
+    RESTATING,
     RETENTION,
     RULES,
     SLICES,
     SPECS,
     YEAR_MS,
     MemoryFiles,
-    MemoryReplayer,
     SimulatedThreading,
     World,
-    judged_by_hash,
-    result_of,
 )
 from windowlib.errors import HindcastError, RequestError
 
+MOST_REPAIRS = 8
+"""So many repairs take all late records."""
 MOST_STEPS = 50_000
 """A schedule with more steps does not end."""
 PACE_MS = 2_000
@@ -72,7 +75,9 @@ PAUSED_PACE_MS = HOUR_MS // 6
 """The same while a process is paused, so that the pause takes hours."""
 SHOWN_STEPS = 60
 """A failure shows so many of its last steps."""
+REFUSED_REPAIR = "last repair that is refused"
 REFUSED = "last run that is refused, because a state was removed"
+REPAIRED_ROWS = "repairs_take_every_late_record"
 SETTLED_TABLE = "one_more_run_moves_the_current_table_to_the_newest_publication"
 UNEXPECTED_ERROR, ENDLESS = "only_named_errors_end_a_process", "every_schedule_ends"
 SETTLED_ROWS, CLEAN_FILES = "one_more_run_gives_the_rows_of_an_undisturbed_one", "a_clean_up_leaves_what_commits_name"
@@ -115,14 +120,15 @@ def play(seed: int, world: World | None = None) -> Played:
     )
     checkers = Checkers(Observer(world))
     world.on_commit, world.on_removal = checkers.committed, checkers.removed
-    world.log = [[rng.randrange(1, 9)] for _ in range(DAYS)]
-    world.rule, world.retention = rng.choice(RULES), rng.choice(["", RETENTION])
+    world.log = EventLog.of(SLICES, [rng.randrange(1, 9) for _ in range(DAYS)], at_ms=world.now_ms)
+    world.rule, world.retention, world.restating = rng.choice(RULES), rng.choice(["", RETENTION]), rng.choice(RESTATING)
     with simulated(world, checkers):
         try:
-            if rng.random() < 0.5:
+            is_restating = rng.random() < 0.5
+            if rng.random() < (0.8 if is_restating else 0.5):
                 _alone(world, checkers, lambda actor: _run_all(world, actor))
             world.rates = rates
-            _disturbed(world, checkers)
+            _disturbed(world, checkers, is_restating=is_restating)
             _settle(world, checkers)
         except Violation as violation:
             raise FailedSchedule(seed, checkers.violation or violation, world) from violation
@@ -145,6 +151,7 @@ def simulated(world: World, checkers: Checkers) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("jobs.publishing.judging.judged_checks_of", judged)
         patch.setattr(lease_keeping, "threading", SimulatedThreading(world))
+        patch_log(world, patch, checkers.looked)
         patch_mending(world, patch)
         if CURRENT in world.rule:
             CurrentTable(world, checkers.moved).patch(patch)
@@ -168,24 +175,13 @@ def step(world: World, checkers: Checkers, actor: Actor) -> None:
         raise Violation(ENDLESS, f"{world.steps:,} steps")
 
 
-def _disturbed(world: World, checkers: Checkers) -> None:
-    """Play processes with faults until all have ended."""
+def _disturbed(world: World, checkers: Checkers, *, is_restating: bool) -> None:
+    """Play processes with faults until all have ended. In half of the schedules, many of them restate and repair."""
     rng, left = world.rng, world.rng.randrange(3, 13)
-    most, rates = rng.randint(2, 5), Disturbances.drawn(rng)
-    programs = [
-        run_by_hand,
-        run_as_dag,
-        decide,
-        tidy,
-        run_by_hand,
-        run_as_dag,
-        decide,
-        adopt,
-        try_candidate,
-        reader_of(checkers),
-        follow,
-        mend_rows,
-    ]
+    most, rates = rng.randint(2, 5), Disturbances.drawn(rng, is_restating=is_restating)
+    read = reader_of(checkers)
+    programs = [run_by_hand, run_as_dag, decide, tidy, adopt, try_candidate, read, follow, mend_rows, restate, repair]
+    programs += [restate, restate, restate, repair] if is_restating else [run_by_hand, run_as_dag, decide]
     while left or world.actors:
         if left and len(world.alive) < most and (not world.actors or rng.random() < 0.2):
             left -= 1
@@ -239,10 +235,12 @@ class Disturbances:
     erase: float
 
     @classmethod
-    def drawn(cls, rng: Random) -> "Disturbances":
+    def drawn(cls, rng: Random, *, is_restating: bool) -> "Disturbances":
         rates = (0.0, 0.001, 0.003, 0.01)
-        jump, kill, pause, late = (rng.choice(rates) for _ in range(4))
-        return cls(jump=jump, kill=kill, pause=pause, late=late, erase=rng.choice((0.0, 0.0, 0.0, 0.003, 0.02)))
+        jump, kill, pause = (rng.choice(rates) for _ in range(3))
+        late = rng.choice((0.01, 0.03)) if is_restating else rng.choice(rates)
+        erase = rng.choice((0.0, 0.0, 0.0, 0.003, 0.02))
+        return cls(jump=jump, kill=kill, pause=pause, late=late, erase=erase)
 
 
 def _disturb(world: World, rates: Disturbances) -> None:
@@ -261,31 +259,40 @@ def _disturb(world: World, rates: Disturbances) -> None:
         world.paused_until_ms[pid] = world.elapsed_ms + rng.randint(1, 6) * HOUR_MS
         world.fault("paused process")
     if rng.random() < rates.late:
-        rng.choice(world.log).append(rng.randrange(1, 9))
+        amount = rng.choice((rng.randrange(1, 9), *LATE_MS))
+        world.log.append(rng.choice(SLICES), amount, at_ms=world.now_ms)
         world.fault("late records")
     if rng.random() < rates.erase:
-        _erase(world, rng)
+        _rewrite(world, rng)
 
 
-def _erase(world: World, rng: Random) -> None:
-    """Remove an amount from the log by a commit."""
-    number = rng.randrange(DAYS)
-    if len(world.log[number]) > 1:
-        world.log[number].pop(rng.randrange(len(world.log[number])))
-        world.erased[FIRST_ERASURE + len(world.erased)] = SLICES[number]
-        world.fault("erased records")
+def _rewrite(world: World, rng: Random) -> None:
+    """Remove a record from the log by a commit, or give it another amount."""
+    slice_ = rng.choice(SLICES)
+    amounts = world.log.amounts(slice_)
+    is_change = rng.random() < 0.4
+    if len(amounts) > 1 or is_change:
+        amount = rng.randrange(1, 9) if is_change else None
+        world.log.rewrite(slice_, rng.randrange(len(amounts)), amount, at_ms=world.now_ms)
+        world.fault("changed records" if is_change else "erased records")
 
 
 def _settle(world: World, checkers: Checkers) -> None:
-    """After all processes have ended, a person runs all slices without faults, and cleans up."""
+    """After all processes have ended, a person runs all slices and repairs them without faults, and cleans up."""
+    observer = checkers.observer
     world.rates = NO_FAULTS
     world.pass_time(10 * YEAR_MS)  # every lease has expired, also one that a clock ahead by years has written
     _alone(world, checkers, lambda actor: _run_all(world, actor))
     if not world.faults[REFUSED]:
-        _check(SETTLED_ROWS, lambda: _is_as_undisturbed(world, checkers.observer.view))
+        _check(SETTLED_ROWS, lambda: _is_as_undisturbed(world, observer.view))
+        if world.rng.random() < 0.3:
+            _alone(world, checkers, lambda actor: _repair_all(world, actor))
+            _check(SETTLED_ROWS, lambda: _is_as_undisturbed(world, observer.view))
+            if not world.faults[REFUSED_REPAIR]:
+                _check(REPAIRED_ROWS, lambda: _has_no_late_record(observer.view))
         if CURRENT in world.rule:
-            newest = checkers.observer.view.publications[-1].seq
-            _check(SETTLED_TABLE, lambda: _is_at(checkers.observer.current_seq, newest))
+            newest = observer.view.publications[-1].seq
+            _check(SETTLED_TABLE, lambda: _is_at(observer.current_seq, newest))
     world.pass_time(YEAR_MS)
     _alone(world, checkers, lambda actor: _clean_all(world, actor))
     _check(CLEAN_FILES, lambda: _has_only_named_files(world))
@@ -316,13 +323,8 @@ def _run_all(world: World, actor: Actor) -> None:
             raise
         world.fault(REFUSED)  # `retention` has removed a state, and the error names what to do
         return
-    for run in outcome.runs:
-        if run.verdict is Verdict.FAIL and not run.is_publishable:
-            by = By(who="last", decision_id=work.new_id())
-            waive(work, run.result.slice.slice_id, run_id=run.result.run_id, reason="real", by=by)
     if not outcome.is_published:
-        attempt = publish(work, who="last", request_id=outcome.request_id)
-        assert attempt.is_published, attempt.why
+        decide_failed(work, outcome, who="last")
 
 
 def _clean_all(world: World, actor: Actor) -> None:
@@ -330,16 +332,43 @@ def _clean_all(world: World, actor: Actor) -> None:
     clean(work, MemoryFiles(world, actor), older_than_ms=0, who="last", check_rows=no_rows, dry_run=False)
 
 
+def _repair_all(world: World, actor: Actor) -> None:
+    """Repair until no late record is left, or a repair is refused: windows are open after it that differ."""
+    for _ in range(MOST_REPAIRS):
+        work = world.request_context(actor, SPECS[0])
+        late = repair_of(work, from_ms=None, to_ms=None, at_most_ms=None)
+        if not late.late:
+            return
+        try:
+            outcome = repair_late(world, actor, work, late, proposes=False, publishes=True)
+        except RequestError as error:
+            if OPEN_DIFFER not in str(error) and "removed by a clean-up" not in str(error):
+                raise
+            world.fault(REFUSED_REPAIR)
+            return
+        assert outcome is not None, "it was not only proposed"
+        if not outcome.is_published:
+            decide_failed(work, outcome, who="last")
+    raise Violation(REPAIRED_ROWS, f"{MOST_REPAIRS} repairs leave late records")
+
+
+def _has_no_late_record(view: LedgerView) -> None:
+    for slice_id in view.published:
+        run = view.published_run(slice_id)
+        assert run is None or not run.result.counts.late, f"{slice_id} has late records that no repair takes"
+
+
 def _is_as_undisturbed(world: World, view: LedgerView) -> None:
-    """Compare what readers see with a replay of the whole log."""
+    """Compare the published chain with a replay of the whole log. `readers_see_rows_of_the_log` compares the rows."""
     assert view.published.keys() == {slice_.slice_id for slice_ in SLICES}, "every slice is published"
     state = EMPTY_STATE
     for slice_ in SLICES:
-        run = view.run(view.published[slice_.slice_id])
+        run = view.chain_run(view.published[slice_.slice_id])
         start = run.result.state_before
         assert start == state or (run.is_chain_start and start == EMPTY_STATE), f"{slice_.slice_id} does not follow"
-        amounts = world.log[SLICES.index(slice_)]
-        wanted = result_of(PLAIN, slice_, amounts, state=start, attempt_id="", log=run.result.log)
+        wanted = result_of(
+            world.pipeline(SPECS[0]), slice_, world.log.amounts(slice_), state=start, attempt_id="", log=run.result.log
+        )
         shown = (run.result.run_id, dict(run.result.digests))
         assert shown == (wanted.run_id, dict(wanted.digests)), slice_.slice_id
         state = run.result.state_after

@@ -17,9 +17,9 @@ from jobs.ledger.events import LedgerEvent
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.projection import Projection
 from jobs.ledger.table import ConflictError
-from jobs.ledger.view import LedgerView
-from jobs.orchestration import attempts, mending
-from jobs.planning import request_context
+from jobs.ledger.view import LedgerView, Request
+from jobs.orchestration import attempts, late_repair, mending, repair_proposals
+from jobs.planning import assessing, chains, changed_slices, request_context
 from jobs.publishing import cleaning, judging, publishing, rules
 from jobs.publishing.retention import Need
 from tests.simulation.command_checkers import FOLLOWED
@@ -206,6 +206,34 @@ def followed_twice(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(run_command, "_in_its_turn", twice)
 
 
+def a_repair_of_other_records(patch: pytest.MonkeyPatch) -> None:
+    """Nobody compares the records of a repair with those that the chain has read."""
+    for module in (late_repair, repair_proposals):
+        patch.setattr(module, "check_current", nothing)
+    patch.setattr("tests.simulation.programs.check_current", nothing)
+    patch.setattr(late_repair, "_check_input", nothing)
+
+
+def one_more_repair(patch: pytest.MonkeyPatch) -> None:
+    """A late repair is proposed although one is open."""
+
+    def proposed(work: Any, repair: Any, *, warm_up: Any, who: str, reason: str = "") -> Request:  # noqa: ANN401
+        asked, request_id = late_repair.asked_for(repair, who=who, warm_up=warm_up, reason=reason), work.new_id()
+        event = request_context.requested_event(late_repair.repairing(work, repair), asked, request_id=request_id)
+        opened: Request = work.ledger.write(lambda _view: [event]).requests[request_id]
+        return opened
+
+    patch.setattr(repair_proposals, "propose", proposed)
+    patch.setattr("tests.simulation.programs.propose", proposed)
+
+
+def published_again(patch: pytest.MonkeyPatch) -> None:
+    """A request is published over later publications of its slices, which have not closed it."""
+    for name in ("_replaced", "outdated"):
+        patch.setattr(rules, name, nothing)
+    patch.setattr(publishing, "_settles", lambda *_positional, **_named: False)
+
+
 def mended_with_other_records(patch: pytest.MonkeyPatch) -> None:
     """A mend replays what the log has now, and does not compare the rows with those of the run."""
     patch.setattr(mending, "match_input", lambda *_positional: Match.SAME)
@@ -234,44 +262,55 @@ def always(place: object, name: str, *, value: object) -> Patch:
 
 
 DEFECTS = {
-    "no compare-and-set": Defect(without_compare_and_set, "the_history_is_linear_and_chained", first=7),
-    "a lost race is taken for a commit": Defect(lost_race_taken_for_written),
-    "an unknown outcome is taken for a lost race": Defect(unknown_outcome_taken_for_lost, first=103),
-    "one decision for all tries": Defect(decided_once, first=331),
-    "leases are ignored": Defect(leases_ignored),
-    "publish without the chain": Defect(dropped(rules, "_broken_chain"), "readers_see_a_chain", first=206),
+    "no compare-and-set": Defect(without_compare_and_set, "the_history_is_linear_and_chained", first=2),
+    "a lost race is taken for a commit": Defect(lost_race_taken_for_written, first=2),
+    "an unknown outcome is taken for a lost race": Defect(unknown_outcome_taken_for_lost, first=48),
+    "one decision for all tries": Defect(decided_once, first=33),
+    "leases are ignored": Defect(leases_ignored, first=11),
+    "publish without the chain": Defect(dropped(rules, "_broken_chain"), "readers_see_a_chain", first=141),
     "publish without the checks": Defect(dropped(rules, "_held"), "only_passed_or_waived_runs_are_published"),
     "a waiver outlives the decision against it": Defect(
-        dropped(Projection, "_end_waivers"), "only_passed_or_waived_runs_are_published", first=20
+        dropped(Projection, "_end_waivers"), "only_passed_or_waived_runs_are_published", first=52
     ),
-    "publish while another works": Defect(dropped(rules, "_worked_on"), "no_live_request_is_ended", first=65),
-    "publish a part": Defect(dropped(rules, "_incomplete"), "a_request_is_published_whole", first=2653),
-    "publish in a hold": Defect(dropped(rules, "_rolled_back"), "a_rollback_holds_the_schedule", first=182),
+    "publish while another works": Defect(dropped(rules, "_worked_on"), "no_live_request_is_ended", first=598),
+    "publish a part": Defect(dropped(rules, "_incomplete"), "a_request_is_published_whole", first=443),
+    "publish in a hold": Defect(dropped(rules, "_rolled_back"), "a_rollback_holds_the_schedule", first=5),
     "publish without a judgement": Defect(unjudged, "a_published_run_was_judged"),
-    "a projection that merges": Defect(merged_publications, "no_publication_is_lost_or_merged", first=5),
+    "a projection that merges": Defect(merged_publications, "no_publication_is_lost_or_merged"),
     "a rollback without effect": Defect(rollback_without_effect, "no_publication_is_lost_or_merged", first=5),
-    "a run of an ended request": Defect(always(attempts, "may_stage", value=True), first=156),
-    "a run of a condemned attempt": Defect(condemned_attempt_staged, first=56),
+    "a run of an ended request": Defect(always(attempts, "may_stage", value=True), first=1_617),
+    "a run of a condemned attempt": Defect(condemned_attempt_staged, first=340),
     "held attempts are condemned": Defect(
-        always(cleaning, "_busy", value=set()), "a_condemned_attempt_has_no_holder_and_no_run", first=113
+        always(cleaning, "_busy", value=set()), "a_condemned_attempt_has_no_holder_and_no_run", first=362
     ),
-    "files are removed by an old list of names": Defect(named_files_removed, "no_file_of_a_run_is_gone"),
-    "rows of open requests are deleted": Defect(no_open_requests, "no_needed_row_is_deleted", first=34),
-    "a publication closes everything": Defect(settled_by_any, "a_publication_closes_only_settled_requests", first=54),
-    "a reader goes back": Defect(stale_head_ignored, first=80),
+    "files are removed by an old list of names": Defect(named_files_removed, "no_file_of_a_run_is_gone", first=5),
+    "rows of open requests are deleted": Defect(no_open_requests, "no_needed_row_is_deleted", first=26),
+    "a publication closes everything": Defect(settled_by_any, "a_publication_closes_only_settled_requests", first=17),
+    "a reader goes back": Defect(stale_head_ignored, first=10),
     "a publication leaves the current table": Defect(
         dropped(publishing, "move_current_tables"), "a_program_leaves_the_current_table_at_its_publication"
     ),
     "two moves of a current table": Defect(
-        a_table_moved_from_any_version, "a_current_table_shows_a_published_state", first=78
+        a_table_moved_from_any_version, "a_current_table_shows_a_published_state", first=40
     ),
     "follow takes every request for its own": Defect(
-        always(follow, "_purpose", value=FOLLOWED), "follow_leaves_what_a_person_decides", first=93
+        always(follow, "_purpose", value=FOLLOWED), "follow_leaves_what_a_person_decides", first=174
     ),
-    "follow replays again": Defect(followed_twice, "follow_runs_no_slice_twice", first=9),
-    "a mend of a condemned attempt": Defect(dropped(mending, "_refuse_lost_rows"), "a_mend_keeps_every_run", first=155),
-    "mended rows do not count": Defect(dropped(Projection, "_mend"), "a_mend_keeps_every_run", first=3),
-    "a mend with other records": Defect(mended_with_other_records, "a_mend_keeps_every_run", first=113),
+    "follow replays again": Defect(followed_twice, "follow_runs_no_slice_twice", first=22),
+    "a mend of a condemned attempt": Defect(dropped(mending, "_refuse_lost_rows"), "a_mend_keeps_every_run", first=112),
+    "mended rows do not count": Defect(dropped(Projection, "_mend"), "a_mend_keeps_every_run"),
+    "a mend with other records": Defect(mended_with_other_records, "a_mend_keeps_every_run", first=10),
+    "a look reads no commit": Defect(
+        always(changed_slices, "_touched", value={}), "a_look_tells_what_the_log_had", first=5
+    ),
+    "a declined restatement is proposed again": Defect(
+        always(assessing, "_declined", value={}), "a_proposal_is_new_and_alone", first=205
+    ),
+    "each run proposes a repair": Defect(one_more_repair, "a_proposal_is_new_and_alone", first=38),
+    "older records come back": Defect(published_again, "no_older_records_come_back", first=25),
+    "a repair becomes the chain": Defect(dropped(Projection, "_chain_of"), "a_repair_leaves_the_chain", first=9),
+    "a repair of other records": Defect(a_repair_of_other_records, "readers_see_rows_of_the_log", first=20),
+    "a repair ends in part": Defect(always(chains, "ended_repairs", value=[]), "a_repair_ends_as_a_whole", first=265),
 }
 
 

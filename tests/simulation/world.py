@@ -6,30 +6,28 @@ Only Delta, Spark, clocks and threads are replaced. All decisions are those of t
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from random import Random
 from typing import Any
 
-from jobs.engine.fingerprints import fingerprint, run_id, spec_fingerprint
 from jobs.lake.known_log import KnownLog
 from jobs.lake.lake import Lake
-from jobs.lake.leftover_files import SCRATCH, CommittedFile, LeftoverFile
+from jobs.lake.leftover_files import CommittedFile, LeftoverFile
 from jobs.lake.table_files import Attempt
 from jobs.ledger.chain import Row
 from jobs.ledger.leases import Holder
 from jobs.ledger.ledger import Ledger, LedgerLimits
 from jobs.ledger.seen_log import known_log
-from jobs.ledger.view import LedgerView, Request
+from jobs.ledger.view import LedgerView
+from jobs.orchestration.dag_tasks import DagRun
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slices_between
 from jobs.planning.log_state import LogState
 from jobs.planning.request_context import RequestContext
-from jobs.replay.orders import ReplayOrder
-from jobs.runs import SETTLED, CheckResult, Counts, LogCoordinates, RunResult, Slice, Verdict
+from jobs.runs import Slice
 from tests.simulation.actors import Actor
+from tests.simulation.event_log import TABLE_ID, EventLog, unaccepted
 from tests.simulation.memory_store import Access, FaultRates, MemoryStore, MemoryTable, SharedLedger
 from tests.support.fake_replay import PIPELINE, day_ms, sales
-from windowlib.errors import LogError, StoreError
 
 DAYS = 4
 FIRST_MS = day_ms("2024-01-01")
@@ -39,21 +37,18 @@ LEASE_MS = 600_000
 YEAR_MS = 365 * DAY_MS
 LAKE = Lake(root="/nowhere")
 SPECS = (PIPELINE, PIPELINE.replace("size: 1d", "size: 2d"))
-PIPELINES = {text: sales(text) for text in SPECS}
 SETTLED_RULE, CURRENT = "settled: {after: 1d, change_at_most: {share: 0.1}}", "current_tables: [window_outputs]"
 RULES = ("", *(f"publish: {{{part}}}\n" for part in (SETTLED_RULE, CURRENT, f"{SETTLED_RULE}, {CURRENT}")))
 RETENTION = "retention: {superseded: 1d, unpublished: 1d, checkpoints: 30d}\n"
-FILES = {
-    (text, rule, retention): sales(text + rule + retention)
-    for text in SPECS
-    for rule in RULES
-    for retention in ("", RETENTION)
-}
-"""The pipeline files: by spec, rules of publications, and retention."""
-PLAIN = PIPELINES[PIPELINE]
+RESTATING = (
+    "",
+    "repair: {mode: propose}\n",
+    "restate: {mode: auto}\nrepair: {mode: auto}\n",
+    "restate: {mode: auto, at_most_slices: 1}\nrepair: {mode: auto, at_most_lateness: 3h}\n",
+)
+"""What the schedule does about changed and late records."""
+PLAIN = sales()
 SLICES = slices_between(PLAIN, FIRST_MS, FIRST_MS + DAYS * DAY_MS)
-NUMBERS = {slice_: number for number, slice_ in enumerate(SLICES)}
-FIRST_ERASURE = 1_000
 Rows = tuple[str, Attempt]
 """The rows of an attempt at a slice in a table."""
 TRACED = 400
@@ -70,15 +65,14 @@ class World:
     rng: Random
     rates: FaultRates = field(default_factory=FaultRates)
     table: MemoryTable = field(default_factory=MemoryTable)
-    log: list[list[int]] = field(default_factory=list)  # slice -> amounts, one per commit
-    erased: dict[int, Slice] = field(default_factory=dict)  # commit that removed an amount -> its slice
+    log: EventLog = field(default_factory=lambda: EventLog(SLICES))
     now_ms: int = FIRST_MS + 10 * DAY_MS
     elapsed_ms: int = 0
     alive: set[int] = field(default_factory=set)
     actors: list[Actor] = field(default_factory=list)
     current: Actor | None = None
     kinds: dict[int, str] = field(default_factory=dict)  # pid -> the kind of process
-    dag_runs: list[tuple[str, str, int]] = field(default_factory=list)  # kind, id and end of every DAG run
+    dag_runs: list[DagRun] = field(default_factory=list)
     dag_leases: dict[str, set[int]] = field(default_factory=dict)  # lease -> pids of the processes of the DAG run
     last_read_ms: dict[int, int] = field(default_factory=dict)  # pid -> the clock at its last read of the ledger
     ahead_ms: dict[int, int] = field(default_factory=dict)  # pid -> how far the clock of its host is ahead
@@ -98,6 +92,7 @@ class World:
     ids: int = 0
     rule: str = ""  # the part `publish` of the pipeline files
     retention: str = ""  # their retention
+    restating: str = ""  # what they tell of changed and late records
     on_commit: Callable[[Actor, Sequence[Row]], None] = field(default=lambda _actor, _rows: None)
     on_removal: Callable[[Collection[str]], None] = field(default=lambda _paths: None)
 
@@ -180,11 +175,15 @@ class World:
     def clock_of(self, actor: Actor) -> Callable[[], int]:
         return lambda: self.now_ms + self.ahead_ms.get(actor.pid, 0)
 
+    def pipeline(self, text: str) -> Pipeline:
+        """Return the content of a pipeline file: a spec, and the rules of the world."""
+        return sales(text + self.rule + self.retention + self.restating)
+
     def request_context(self, actor: Actor, text: str) -> RequestContext:
         """The context of one process."""
         place = {"host": actor.host, "boot_id": "b", "pid_namespace": "n"}
         return RequestContext(
-            pipeline=FILES[text, self.rule, self.retention],
+            pipeline=self.pipeline(text),
             lake=LAKE,
             ledger=self.ledger(actor),
             new_id=self.new_id,
@@ -204,22 +203,28 @@ class World:
         before: LogState | None = None,
         now_ms: int | None = None,
     ) -> LogState:
-        del pipeline, lake, before, now_ms  # this log may change at any time, and all of its slices have begun
+        del pipeline, lake, now_ms  # all slices of this log have begun
+        log = self.log
+        if before is not None and before.version == log.version:
+            return before
         known = known_log(LedgerView(version=0) if view is None else view, ())
-        self.refuse_erased(slices, known)
+        self.refuse_rewritten(slices, known)
         return LogState(
             known=known,
-            version=sum(map(len, self.log)),
-            coordinates={slice_.slice_id: self.coordinates(slice_) for slice_ in slices},
+            version=log.version,
+            coordinates={slice_.slice_id: log.coordinates(slice_) for slice_ in slices},
             first_data=SLICES[0],
             last_data=SLICES[-1],
+            data_ms=tuple(slice_.start_ms for slice_ in SLICES),
+            newest_data_ms=log.commits[-1].at_ms,
         )
 
-    def refuse_erased(self, slices: Sequence[Slice], known: KnownLog) -> None:
-        """Refuse slices from which a commit removed an amount that nobody has accepted, as `pin_log` does."""
-        accepted = known.accepted_of("log")
-        if any(slice_ in slices and version not in accepted for version, slice_ in self.erased.items()):
-            raise LogError("a commit removed records")
+    def refuse_rewritten(self, slices: Sequence[Slice], known: KnownLog) -> None:
+        """Refuse slices of which a commit that nobody has accepted removed or changed a record, as `pin_log` does."""
+        accepted = known.accepted_of(TABLE_ID)
+        for version, slice_ in self.log.rewrites.items():
+            if version not in accepted and slice_ in slices:
+                raise unaccepted(slice_.slice_id, version)
 
     def has_rows(self, table: str, place: Attempt) -> bool:
         """Return whether a table has the rows of an attempt at a slice."""
@@ -232,14 +237,6 @@ class World:
         """Return the rows that a file has."""
         return path.partition("/")[0], self.places[path]
 
-    def coordinates(self, slice_: Slice) -> LogCoordinates:
-        amounts = self.log[NUMBERS[slice_]]
-        erased = [version for version, own in self.erased.items() if own == slice_]
-        commits = (*range(len(amounts)), *erased)
-        return LogCoordinates(
-            table_id="log", version=0, commits=commits, files=len(amounts), records=len(amounts), bytes=1
-        )
-
     def write_file(self, table: str, attempt_id: str, slice_id: str = "") -> str:
         path = f"{table}/attempt_id={attempt_id}/{len(self.files)}-{self.new_id()}"
         self.places[path] = place = slice_id, attempt_id
@@ -248,48 +245,6 @@ class World:
             path=path, table=table, attempt_id=attempt_id, bytes=1, modified_ms=self.now_ms
         )
         return path
-
-
-@dataclass
-class MemoryReplayer:
-    """Replays without Spark: the result depends on log, spec and state before only, as law L1 requires."""
-
-    world: World
-    actor: Actor
-
-    def __call__(self, order: ReplayOrder) -> list[RunResult]:
-        self.actor.stop_here("replay")
-        before = order.before
-        if before is not None and not self.world.has_rows("timers", (before.slice_id, before.attempt_id)):
-            raise StoreError(f"the state after slice {before.slice_id} is not stored")
-        self._write(order)
-        self.world.refuse_erased(order.slices, order.known_log)
-        results, state = [], order.state_before
-        for slice_ in order.slices:
-            amounts = list(self.world.log[NUMBERS[slice_]])
-            log = self.world.coordinates(slice_)
-            results.append(
-                result_of(order.pipeline, slice_, amounts, state=state, attempt_id=order.attempt_id, log=log)
-            )
-            state = results[-1].state_after
-        self.actor.stop_here("end of replay")
-        return results
-
-    def _write(self, order: ReplayOrder) -> None:
-        """Write shuffle files, a file of a task that is tried again, and files that are committed, table by table."""
-        world, attempt_id = self.world, order.attempt_id
-        scratch, _tried = world.write_file(SCRATCH, attempt_id), world.write_file("panes", attempt_id)
-        written = {
-            table: {world.write_file(table, attempt_id, slice_.slice_id) for slice_ in order.slices}
-            for table in ("panes", "late", "timers")
-        }
-        for paths in written.values():
-            self.actor.stop_here("commit rows")
-            if not paths <= world.files.keys():
-                raise StoreError("a new file cannot be read")
-            world.named |= paths
-        self.actor.stop_here("remove shuffle files")
-        world.files.pop(scratch, None)
 
 
 @dataclass(frozen=True)
@@ -404,49 +359,3 @@ class SimulatedThreading:
 
     def Thread(self, **options: Any) -> SimulatedThread:  # noqa: ANN401, N802 - those of the class that it replaces
         return SimulatedThread(world=self.world, **options)
-
-
-def judged_by_hash(view: LedgerView, request: Request) -> dict[str, tuple[CheckResult, ...]]:
-    """Judge without rows: the result depends on what readers see and on the runs of the request only."""
-    judged: dict[str, tuple[CheckResult, ...]] = {}
-    for slice_id, own in request.runs.items():
-        word = fingerprint([dict(view.published), own])
-        is_change = slice_id in view.published and view.published[slice_id] != own
-        verdict = Verdict.FAIL if word < "8" else Verdict.PASS
-        check = CheckResult(
-            slice_id=slice_id, table=SETTLED, check="settled", severity="critical", verdict=verdict, observed=word
-        )
-        if view.published.get(slice_id) != own:
-            judged[own] = (check,) if is_change else ()
-    return judged
-
-
-@lru_cache(maxsize=10_000)
-def hashed(*parts: str | int) -> str:
-    """Return the fingerprint of a list. The replays of all schedules have few different ones."""
-    return fingerprint([*parts])
-
-
-def result_of(
-    pipeline: Pipeline, slice_: Slice, amounts: Sequence[int], *, state: str, attempt_id: str, log: LogCoordinates
-) -> RunResult:
-    """Return the result of a replay of a slice with these amounts."""
-    total, spec, read = sum(amounts), spec_fingerprint(pipeline), hashed(*amounts)
-    verdict = Verdict.FAIL if total % 7 == 0 else Verdict.PASS
-    check = CheckResult(slice_id=slice_.slice_id, table="t", check="total", severity="critical", verdict=verdict)
-    return RunResult(
-        slice=slice_,
-        run_id=run_id(pipeline=pipeline.name, slice_=slice_, spec=spec, input=read, state_before=state),
-        attempt_id=attempt_id,
-        spec_fingerprint=spec,
-        input_fingerprint=read,
-        state_before=state,
-        state_after=hashed(spec, total % 2),  # few states: a rerun often leaves the same one (early cut-off)
-        digests={"window_outputs": hashed(state, total)},
-        counts=Counts(read=len(amounts), assigned=len(amounts), late=0, unassigned=0, invalid=0, panes=1),
-        watermark_ms=slice_.start_ms,
-        log=log,
-        seconds=0.1,
-        verdict=verdict,
-        checks=(check,),
-    )

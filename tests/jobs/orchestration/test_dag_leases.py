@@ -17,7 +17,15 @@ from jobs.orchestration.interruptions import interrupted, limit_s, too_long
 from jobs.orchestration.requests import Staging
 from jobs.orchestration.scheduling import Wait
 from jobs.planning.lease_keeping import leased, release, renew
-from jobs.planning.request_context import Asked, Opened, RequestContext, holders, open_request, open_request_context
+from jobs.planning.request_context import (
+    Asked,
+    Opened,
+    RequestContext,
+    holders,
+    leased_event,
+    open_request,
+    open_request_context,
+)
 from jobs.publishing.decisions import cancel
 from jobs.publishing.optimistic_check import By
 from jobs.publishing.rules import other_holders
@@ -218,11 +226,9 @@ def test_a_request_from_before_knows_no_dag_run_of_its_lease(place: Place) -> No
 
 
 def test_a_shared_request_is_free_for_the_part_of_the_stopped_dag_run_only(place: Place) -> None:
-    asked = Asked(
-        from_ms=None, to_ms=None, who="airflow", reason="x", request_id=place.order.request_id, lease_id="other",
-        origin=DagRunOrigin(dag_id="replay_sales", run_id="b2", slice_ids=(DAYS[4],)),
-    )  # fmt: skip
-    open_request(replace(place.work, holder=None), asked)
+    origin = DagRunOrigin(dag_id="replay_sales", run_id="b2", slice_ids=(DAYS[4],))
+    other = Opened(request_id=place.order.request_id, lease_id="other")
+    place.work.ledger.write(lambda _view: [leased_event(replace(place.work, holder=None), other, origin=origin)])
     stop(place.work, RUN, who="anna")
     assert [lease.dag_run for lease in place.request.leases] == [("replay_sales", "b2")]
 

@@ -170,7 +170,7 @@ def test_of_two_people_who_replace_at_once_one_wins_and_the_other_is_told(work: 
 def by_hand(work: RequestContext, name: str, start: str, end: str, *, if_open: IfOpen = IfOpen.REFUSE) -> object:
     """Return the decision of the plan task of a backfill by hand."""
     origin = DagRunOrigin(dag_id="backfill_sales", run_id=name, slice_ids=())
-    wanted = replace(asked(start, end, who=name, if_open=if_open), request_id=name, origin=origin)
+    wanted = replace(asked(start, end, who=name, if_open=if_open), lease_id=name, origin=origin)
     return scheduling.plan_by_hand(work, asked=wanted)
 
 

@@ -25,7 +25,7 @@ from jobs.orchestration.interval_backfill import plan_backfill_interval
 from jobs.orchestration.requests import Staging, run_request, stage
 from jobs.orchestration.scheduling import Decision, Replay, Skip
 from jobs.pipeline.slices import slices_between
-from jobs.planning.lease_keeping import leased
+from jobs.planning.lease_keeping import leased, release
 from jobs.planning.request_context import Asked, Opened, RequestContext, is_live, open_request, open_request_context
 from jobs.publishing.decisions import resume, rollback
 from jobs.publishing.optimistic_check import By
@@ -393,6 +393,19 @@ def test_a_request_that_is_worked_on_is_not_published_by_another_process(work: R
     [publication] = found
     assert not publication.is_published
     assert "is being worked on by process" in publication.why
+
+
+def test_two_commands_that_continue_one_request_do_not_both_work_on_it(work: RequestContext) -> None:
+    """Defect: both had found it free, and the second one took the lease of the first over."""
+    request_id = open_request(
+        replace(work, holder=None), replace(asked("2024-01-01", "2024-01-04"), lease_id="a")
+    ).request_id
+    release(work, Opened(request_id=request_id, lease_id="a"))
+    again = replace(asked("2024-01-01", "2024-01-04"), request_id=request_id)
+    opened = open_request(work, again)
+    with pytest.raises(RequestError, match="is being worked on by process"):
+        open_request(another(work), again)
+    assert [lease.lease_id for lease in work.ledger.view().requests[request_id].leases] == [opened.lease_id]
 
 
 def test_a_shared_request_is_not_published_while_another_dag_run_works_on_it(work: RequestContext) -> None:

@@ -301,7 +301,7 @@ def test_an_interval_is_not_refused_if_the_one_before_ends_while_airflow_is_aske
 
 def test_a_backfill_by_hand_is_resumed_by_the_same_request(airflow: Airflow) -> None:
     asked = Asked(
-        from_ms=day_ms("2024-01-01"), to_ms=day_ms("2024-01-06"), who="ann", reason="first load", request_id="r1"
+        from_ms=day_ms("2024-01-01"), to_ms=day_ms("2024-01-06"), who="ann", reason="first load", lease_id="r1"
     )
     decision = scheduling.plan_by_hand(airflow.work(LATER_MS), asked=asked)
     assert isinstance(decision, Replay)
@@ -309,7 +309,7 @@ def test_a_backfill_by_hand_is_resumed_by_the_same_request(airflow: Airflow) -> 
     again = scheduling.plan_by_hand(airflow.work(LATER_MS), asked=asked)
     assert again == decision
     assert airflow.tasks(again, LATER_MS).is_published
-    other = replace(asked, request_id="r2")
+    other = replace(asked, lease_id="r2")
     assert isinstance(scheduling.plan_by_hand(airflow.work(LATER_MS), asked=other), Skip)
 
 

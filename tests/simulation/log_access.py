@@ -1,0 +1,197 @@
+"""What the product's code reads of the simulated log: looks for changed slices, times for a warm-up, late records.
+
+The product decides from that which slices are restated, from where a chain restarts, and what a repair takes.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, Final, NamedTuple, NoReturn
+
+import pytest
+
+from jobs.engine.engine import Engine
+from jobs.engine.fingerprints import spec_fingerprint
+from jobs.engine.window_spec import engine
+from jobs.lake.known_log import KnownLog
+from jobs.lake.log_look import LogSlices
+from jobs.lake.log_version import LogTip
+from jobs.ledger.looks import Look
+from jobs.ledger.run_slots import RunBrief
+from jobs.ledger.view import LedgerView, Request, StagedRun
+from jobs.orchestration import late_repair, repair_range, restatements
+from jobs.pipeline.log_schema import input_columns
+from jobs.pipeline.look_back import LookBack
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.planning import changed_slices, published_spec, stored_spec
+from jobs.planning.changed_slices import LogLook
+from jobs.planning.request_context import RequestContext
+from jobs.publishing.chain_rules import lateness_ms
+from jobs.reading.stored_tables import spec_of
+from jobs.replay import restart
+from jobs.replay.restart import SliceTime
+from jobs.runs import Slice
+from tests.simulation.event_log import COLUMN, TABLE_ID, CommitFiles
+from tests.simulation.replays import CARRIED, LATE_MS, Counted
+from tests.simulation.world import LAKE, SLICES, SPECS, World
+from windowlib.errors import LogError, RequestError
+from windowlib.watermarks.timeline import ALL_SOURCES, SourceRow
+
+COLUMNS: Final = {"id": "string", "key": "string", "at_ms": "bigint", "amount": "bigint", COLUMN: "date"}
+OPEN_DIFFER: Final = "windows that are still open differ"
+OPEN_IN, OPEN_IF = 6, 7
+"""Windows with a late amount of 6 are still open after a slice whose amounts in time are a multiple of 7."""
+_WORLDS = count()
+_ENGINES: dict[str, Engine] = {}  # by fingerprint of the spec
+
+
+@dataclass(frozen=True)
+class SimulatedPlace:
+    """The place of the log. `number` is another one for each world: the product caches looks by the place."""
+
+    world: World = field(repr=False)
+    number: int = field(default_factory=lambda: next(_WORLDS))
+    uri: str = "log"
+
+    def tip(self) -> LogTip:
+        self.world.running().stop_here("look for the newest commit")
+        log = self.world.log
+        files: Any = CommitFiles(log, log.version)
+        return LogTip(version=log.version, commit=log.commit_digest(log.version), files=files)
+
+    def open(self) -> NoReturn:
+        raise LogError("the simulated log has no files")
+
+
+class Times(NamedTuple):
+    """The rows of table `watermarks` of some attempts, of which the product reads the slices."""
+
+    slice_ids: Sequence[str]
+
+    def to_pylist(self) -> Sequence[str]:
+        return self.slice_ids
+
+
+OnLook = Callable[[LedgerView, Look, Collection[str]], None]
+"""Is called after each look, with the runs that it compares."""
+
+
+def patch_log(world: World, patch: pytest.MonkeyPatch, on_look: OnLook) -> None:
+    """Let the product's code read the log of a world."""
+    place, looked = SimulatedPlace(world), changed_slices._looked
+
+    def checked(work: RequestContext, view: LedgerView, tip: LogTip, *, seen: Mapping[str, RunBrief]) -> LogLook:
+        looking = looked(work, view, tip, seen=seen)
+        assert looking.look is not None, "there are runs to compare"
+        on_look(view, looking.look, seen)
+        return looking
+
+    def log_slices(_place: object, *, by: object, back: LookBack, known: KnownLog) -> LogSlices:
+        del by
+        world.running().stop_here("list the files of the log")
+        log, accepted = world.log, known.accepted_of(TABLE_ID)
+        lost = {slice_: version for version, slice_ in log.rewrites.items() if version not in accepted}
+        return LogSlices(
+            table_id=TABLE_ID,
+            version=log.version,
+            names={COLUMN: COLUMN},
+            coordinates={slice_.slice_id: log.coordinates(slice_) for slice_ in back.slices},
+            removed={slice_.slice_id: f"commit {lost[slice_]} (DELETE)" for slice_ in back.slices if slice_ in lost},
+        )
+
+    def digest(_files: object, version: int) -> str:
+        return world.log.commit_digest(version)
+
+    def at_place(_lake: object, _pipeline: object) -> SimulatedPlace:
+        return place
+
+    for module in (changed_slices, published_spec, stored_spec):
+        patch.setattr(module, "log_place", at_place)
+    patch.setattr(changed_slices, "log_slices", log_slices)
+    patch.setattr(changed_slices, "commit_digest", digest)
+    patch.setattr(changed_slices, "_looked", checked)
+    patch.setattr(restatements, "load_file", lambda _path: world.pipeline(SPECS[0]))
+    patch.setattr(restatements, "lake_of", lambda _root: LAKE)
+    patch.setattr(restatements, "open_request_context", lambda _pipeline, _lake, **_clock: _context_of_running(world))
+    _patch_repairs(world, patch)
+
+
+def _context_of_running(world: World) -> RequestContext:
+    return world.request_context(world.running(), SPECS[0])
+
+
+def _patch_repairs(world: World, patch: pytest.MonkeyPatch) -> None:
+    """Let the product's code find late records, and the times before a slice."""
+    _patch_times(world, patch)
+
+    def late_rows(_work: object, view: LedgerView, run: StagedRun, *, margin_ms: int) -> Iterator[Any]:
+        del margin_ms
+        world.running().stop_here("read late records")
+        start_ms = run.result.slice.start_ms
+        for amount in counted(run, lateness_ms(spec_of(view, run))).left:
+            needed_ms = LATE_MS[amount]
+            yield repair_range._LateRow(
+                lateness_ms=needed_ms, event_time_ms=start_ms - needed_ms, key=("k",), missed=((0, 1),)
+            )
+
+    def counted(run: StagedRun, allowed_ms: int) -> Counted:
+        result = run.result
+        return Counted.of(world.log.contents[result.slice.slice_id, result.input_fingerprint], allowed_ms)
+
+    def check_states(_work: object, repaired: StagedRun, own: StagedRun, *, request: Request) -> None:
+        """Compare the windows that are open in the chain. Of some contents, those of the repair are others."""
+        states = {CARRIED[run.checkpoint.fingerprint].windows for run in (repaired, own)}
+        rows = counted(repaired, request_lateness_ms(request))
+        if len(states) > 1 or (OPEN_IN in rows.late and rows.in_time and sum(rows.in_time) % OPEN_IF == 0):
+            raise RequestError(f"{OPEN_DIFFER}. Request {request.request_id} is closed")
+
+    def request_lateness_ms(request: Request) -> int:
+        return lateness_ms(stored_spec.stored_pipeline(world.pipeline(SPECS[0]), request))
+
+    for module in (repair_range, restart):
+        patch.setattr(module, "log_place", lambda _lake, _pipeline: OpenedPlace())
+        patch.setattr(module, "log_engine", _engine_of)
+    patch.setattr(repair_range, "_late_rows", late_rows)
+    patch.setattr(late_repair, "_check_states", check_states)
+
+
+def _patch_times(world: World, patch: pytest.MonkeyPatch) -> None:
+    """Let the product's code find the times before a slice, from which a warm-up begins."""
+
+    def read_attempts(_uri: object, attempts: Sequence[tuple[str, str]]) -> Mapping[str, Times]:
+        world.running().stop_here("read watermarks")
+        return {"slice_id": Times([slice_id for slice_id, _attempt in attempts])}
+
+    def source_rows(rows: Mapping[str, Times]) -> list[SourceRow]:
+        starts = {slice_.slice_id: slice_.start_ms for slice_ in SLICES}
+        return [_time_after(starts[slice_id]) for slice_id in rows["slice_id"].to_pylist()]
+
+    def times_of_log(_session: object, _work: object, before: Sequence[Slice], **_options: object) -> list[SliceTime]:
+        world.running().stop_here("read the times of the log")
+        return [
+            SliceTime(slice=slice_, after=(_time_after(slice_.start_ms),), latest_ms=slice_.start_ms, groups=None)
+            for slice_ in before
+        ]
+
+    patch.setattr(restart, "read_attempts", read_attempts)
+    patch.setattr(restart, "source_rows", source_rows)
+    patch.setattr(restart, "times_of_log", times_of_log)
+
+
+class OpenedPlace:
+    """The place of a log of which only the columns are needed."""
+
+    def open(self) -> None:
+        return None
+
+
+def _time_after(start_ms: int) -> SourceRow:
+    """Return the time after a slice: the watermark is that of `result_of`."""
+    return SourceRow(ALL_SOURCES, start_ms, start_ms)
+
+
+def _engine_of(pipeline: Pipeline, _log: object) -> Engine:
+    spec = spec_fingerprint(pipeline)
+    if spec not in _ENGINES:
+        _ENGINES[spec] = engine(pipeline, input_columns(pipeline, COLUMNS))
+    return _ENGINES[spec]
