@@ -72,8 +72,8 @@ class CurrentTable:
         move = "jobs.publishing.table_move"
         patch.setattr("jobs.lake.plain_table.open_plain", self.open)
         patch.setattr("jobs.lake.plain_table.replace_slices", self.replace)
-        patch.setattr("jobs.lake.durable_commits.sync_newest", lambda _uri: None)
-        patch.setattr("jobs.lake.store.table_columns", lambda _uri: {"slice_id": "string"})
+        patch.setattr("jobs.publishing.current_tables.sync_newest", lambda _uri: None)
+        patch.setattr("jobs.publishing.current_tables.table_columns", lambda _uri: {"slice_id": "string"})
         patch.setattr(f"{move}.open_plain", self.open)
         patch.setattr(f"{move}.create_plain", self.create)
         patch.setattr(f"{move}.sync_newest", lambda _uri: None)
