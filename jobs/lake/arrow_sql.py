@@ -74,10 +74,10 @@ def _spill() -> str:
     Rows are not for other users. DuckDB's own choice is `.tmp` in the working directory, which they may read. All
     processes of this user share the directory: DuckDB removes what killed processes have left in it.
     """
-    from jobs.spark.private_dir import users_directory
+    from jobs.spark.private_dir import scratch, users_directory
 
     try:
-        return str(users_directory("duckdb"))
+        return str(users_directory(scratch(), "duckdb"))
     except OSError:
         return ""
 

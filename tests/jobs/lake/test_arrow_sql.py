@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 
 from jobs.lake import arrow_sql
 from jobs.lake.arrow_sql import ArrowSql, plain_rows, query
+from jobs.spark import private_dir
 from tests.support.places import ROOT
 
 SUM = "SELECT sum(a) FROM t"
@@ -84,7 +84,7 @@ def test_a_defect_of_duckdb_does_not_end_later_queries() -> None:
 
 def test_what_does_not_fit_into_memory_is_for_this_user_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """DuckDB's own directory is `.tmp` in the working directory."""
-    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(private_dir, "scratch", lambda: tmp_path)
     asked = "SELECT current_setting('temp_directory')"
     for mode, is_private in ((0o700, True), (0o755, False)):
         monkeypatch.setattr(arrow_sql, "_DATABASES", {})
