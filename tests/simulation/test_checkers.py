@@ -229,7 +229,7 @@ def one_more_repair(patch: pytest.MonkeyPatch) -> None:
 
 def published_again(patch: pytest.MonkeyPatch) -> None:
     """A request is published over later publications of its slices, which have not closed it."""
-    for name in ("_replaced", "outdated"):
+    for name in ("_replaced", "outdated", "of_undone_spec"):
         patch.setattr(rules, name, nothing)
     patch.setattr(publishing, "_settles", lambda *_positional, **_named: False)
 
