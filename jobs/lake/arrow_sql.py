@@ -71,12 +71,13 @@ def _shared_database() -> "DuckDBPyConnection":
 def _spill() -> str:
     """Return where the database of this process stores what does not fit into memory; empty if nowhere.
 
-    Rows are not for other users. DuckDB's own choice is `.tmp` in the working directory, which they may read.
+    Rows are not for other users. DuckDB's own choice is `.tmp` in the working directory, which they may read. All
+    processes of this user share the directory: DuckDB removes what killed processes have left in it.
     """
-    from jobs.spark.private_dir import users_directory
+    from jobs.spark.private_dir import scratch, users_directory
 
     try:
-        return str(users_directory("duckdb") / str(os.getpid()))  # DuckDB makes and removes it
+        return str(users_directory(scratch(), "duckdb"))
     except OSError:
         return ""
 

@@ -70,7 +70,7 @@ def _example(kind: str, value: object) -> str:
     if kind == "tuple_type" and isinstance(value, str):  # `key: user_id`
         return f", such as [{_shown(value)[1:-1]}]"
     is_number = kind == "string_type" and type(value) in (int, float)  # `expected: [0]`
-    return f', such as "{value}"' if is_number else ""
+    return f', such as "{_shown(value)}"' if is_number else ""
 
 
 def _names(owner: type[BaseModel]) -> str:

@@ -19,6 +19,8 @@ from windowlib.errors import SpecError
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 32
 MAX_NODES = 20_000
+MAX_DIGITS = 1_000
+"""Python writes no number of more than 4,300 digits, and so no message about it."""
 
 _TOO_MANY = f"expands to more than {MAX_NODES:,} values; write less, or use fewer aliases"
 _TAG = "tag:yaml.org,2002:"
@@ -57,13 +59,15 @@ class _Loader(yaml.SafeLoader):
         return node
 
     def _check_plain(self, node: yaml.Node) -> None:
-        """Refuse tags other than those of JSON's values, and texts with a surrogate."""
+        """Refuse tags other than those of JSON's values, texts with a surrogate, and numbers with too many digits."""
         expected = _COLLECTIONS.get(type(node), _PLAIN)
         is_merge = node.tag == _MERGE and node.value == "<<"
         if node.tag not in expected and not is_merge:
             raise _refused(node, f"the tag {_short(node.tag)} is not allowed here; {_ALLOWED}")
         if not isinstance(node, yaml.ScalarNode):
             return
+        if node.tag == f"{_TAG}int" and len(node.value) > MAX_DIGITS:
+            raise _refused(node, f"a number of {len(node.value):,} characters; at most {MAX_DIGITS:,} are allowed")
         untagged = self.resolve(yaml.ScalarNode, node.value, (True, False))  # type: ignore[no-untyped-call]
         if node.tag in _CHECKED and untagged != node.tag:
             raise _refused(node, f"{node.value!r} does not have the type of its tag {_short(node.tag)}; {_ALLOWED}")
@@ -133,7 +137,7 @@ def parse_yaml(text: str, *, source: str) -> object:
     except yaml.MarkedYAMLError as error:
         problem = ", ".join(part for part in (error.context, error.problem) if part)
         raise SpecError(f"{source}{_place(error.problem_mark or error.context_mark)}: {problem}") from error
-    except (yaml.YAMLError, ValueError, TypeError, OverflowError) as error:  # such as a number of 5,000 digits
+    except (yaml.YAMLError, ValueError, TypeError, OverflowError) as error:  # such as 0x_
         raise SpecError(f"{source}: a value cannot be read: {str(error).splitlines()[0]}") from error
 
 

@@ -60,7 +60,7 @@ def _content_hash(members: Sequence[tuple[str, Path]]) -> str:
 
 def _in_private_place(name: str, members: Sequence[tuple[str, Path]]) -> Path:
     """Return the archive in a directory that no other user can write, because its content is executed."""
-    directory = users_directory("code")
+    directory = users_directory(Path(tempfile.gettempdir()), "code")
     return directory / name if (directory / name).is_file() else _written(directory / name, members)
 
 

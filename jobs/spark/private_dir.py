@@ -25,7 +25,7 @@ def private_directory() -> Path:
 
     Raises StoreError: no directory can be made there.
     """
-    root = Path(os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0] or tempfile.gettempdir())
+    root = scratch()
     remove_left_over(root)
     try:
         directory = Path(tempfile.mkdtemp(prefix=PREFIX, dir=root))
@@ -42,12 +42,19 @@ def private_directory() -> Path:
     return directory
 
 
-def users_directory(purpose: str) -> Path:
-    """Return a directory that all processes of this user share, and that no other user can read or write.
+def scratch() -> Path:
+    """Return where large temporary files are: SPARK_LOCAL_DIRS, or the temporary directory, which may be in memory."""
+    if private_directory.cache_info().currsize:  # it has removed the variable
+        return private_directory().parent
+    return Path(os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0] or tempfile.gettempdir())
+
+
+def users_directory(root: Path, purpose: str) -> Path:
+    """Return a directory in another one that all processes of this user share, and no other user can read or write.
 
     Raises OSError: it cannot be made, or somebody else has made it.
     """
-    directory = Path(tempfile.gettempdir()) / f"hindcast-{purpose}-{os.geteuid()}"
+    directory = root / f"hindcast-{purpose}-{os.geteuid()}"
     directory.mkdir(mode=0o700, exist_ok=True)
     status = directory.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077:

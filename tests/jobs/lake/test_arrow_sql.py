@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 
 from jobs.lake import arrow_sql
 from jobs.lake.arrow_sql import ArrowSql, plain_rows, query
+from jobs.spark import private_dir
 from tests.support.places import ROOT
 
 SUM = "SELECT sum(a) FROM t"
@@ -84,7 +84,7 @@ def test_a_defect_of_duckdb_does_not_end_later_queries() -> None:
 
 def test_what_does_not_fit_into_memory_is_for_this_user_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """DuckDB's own directory is `.tmp` in the working directory."""
-    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(private_dir, "scratch", lambda: tmp_path)
     asked = "SELECT current_setting('temp_directory')"
     for mode, is_private in ((0o700, True), (0o755, False)):
         monkeypatch.setattr(arrow_sql, "_DATABASES", {})
@@ -92,4 +92,23 @@ def test_what_does_not_fit_into_memory_is_for_this_user_only(tmp_path: Path, mon
         directory.mkdir(exist_ok=True)
         directory.chmod(mode)
         [(place,)] = plain_rows(query({}, asked))
-        assert place == (str(directory / str(os.getpid())) if is_private else "")
+        assert place == (str(directory) if is_private else "")
+
+
+SPILLING = """
+import os, sys
+from jobs.lake.arrow_sql import ArrowSql
+
+with ArrowSql(memory_mb=10, spill=sys.argv[1]) as sql:
+    sql.query({}, "CREATE TABLE rows AS SELECT range AS a, hash(range)::VARCHAR AS b FROM range(400_000)")
+    print(*{name.split("_")[2] for name in os.listdir(sys.argv[1])}, os.getpid(), flush=True)
+    os.kill(os.getpid(), 9)
+"""
+
+
+def test_what_a_killed_process_could_not_keep_in_memory_is_removed_by_the_next_one(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", SPILLING, str(tmp_path)]
+    for _ in range(2):
+        answer = subprocess.run(command, cwd=ROOT, check=False, timeout=120, capture_output=True, text=True)
+        owner, process = answer.stdout.split()
+        assert owner == process, answer.stderr

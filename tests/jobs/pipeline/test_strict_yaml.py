@@ -51,7 +51,11 @@ MERGES = "a: &a {k: 1}\n" + "".join(
         pytest.param("a: !!int ''", "'' does not have the type of its tag !!int", id="an empty int"),
         pytest.param('a: "\\ud800"', "line 1, column 4: the text '\\ud800' has a surrogate", id="half a character"),
         pytest.param('"\\udfff": 1', "has a surrogate", id="half a character in a key"),
-        pytest.param(f"a: {'9' * 5_000}", "a value cannot be read", id="a long number"),
+        pytest.param(f"a: {'9' * 5_000}", "a number of 5,000 characters; at most 1,000", id="a long number"),
+        pytest.param(
+            f"a: 0x{'f' * 5_000}", "line 1, column 4: a number of 5,002 characters", id="a long number in hex"
+        ),
+        pytest.param("a: 0x_", "a value cannot be read", id="no number"),
         pytest.param("? [1, 2]\n: x", "a key must be a text", id="a list as key"),
         pytest.param("a: 1\n---\nb: 2", "expected a single document", id="two documents"),
         pytest.param("a: [1", "p.yaml, line", id="cut off"),

@@ -14,8 +14,10 @@ from windowlib.errors import StoreError
 
 MAKE = """
 import sys
-from jobs.spark.private_dir import private_directory
+from jobs.spark.private_dir import private_directory, scratch
+before = scratch()
 directory = private_directory()
+assert before == scratch() == directory.parent
 (directory / "block").write_text("a record")
 print(directory, flush=True)
 sys.stdin.read()

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from itertools import accumulate
 from typing import Final
 
 from windowlib.atlas.documents.documents import Date, Value, is_nothing, is_number
@@ -11,6 +12,9 @@ from windowlib.atlas.expressions.numeric import integer_of
 
 _WHITESPACE: Final = "\x00\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
 _FLAGS: Final = {"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE}
+_MOST_LEVELS: Final = 200
+"""Python compiles a group by recursion. Without a limit, the calls above it would decide about a record."""
+_BRACKET: Final = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*+(?:\]|\\?\Z)|[()]", re.DOTALL)
 
 
 def _texts(operator: str, *values: Value) -> bool:
@@ -120,6 +124,12 @@ def pattern(regex: str, options: str = "") -> re.Pattern[str]:
         if letter not in _FLAGS:
             raise ValueError(f"option {letter!r} of a regular expression is not one of i, m, s, x")
         flags |= _FLAGS[letter]
+    if regex.count("(") > _MOST_LEVELS:
+        steps = ((part == "(") - (part == ")") for part in _BRACKET.findall(regex))
+        if max(accumulate(steps)) > _MOST_LEVELS:
+            raise ValueError(
+                f"{regex!r} is no regular expression: it has more than {_MOST_LEVELS} groups in each other"
+            )
     try:
         return re.compile(regex, flags)
     except (re.error, OverflowError, RecursionError) as error:

@@ -14,7 +14,7 @@ _SIZES: Final = (
     (TokenType.L_PAREN, TokenType.NUMBER, TokenType.R_PAREN),
     (TokenType.L_PAREN, TokenType.NUMBER, TokenType.COMMA, TokenType.NUMBER, TokenType.R_PAREN),
 )
-_OPENING: Final = ((TokenType.L_PAREN,), (TokenType.L_BRACKET,), (TokenType.LT,))
+_BRACKETS: Final = {TokenType.L_PAREN, TokenType.L_BRACKET}
 
 
 class Dialect(DuckDB):
@@ -42,7 +42,9 @@ class Dialect(DuckDB):
             after = next((len(size) for size in _SIZES if kinds[: len(size)] == size), 0)
             is_cast = "check_func" not in named  # sqlglot gives it where a text may be an expression, too
             word = self._curr.text
-            if kinds[after : after + 1] not in _OPENING:
+            is_nested = DuckDB.Tokenizer.KEYWORDS.get(word.upper()) in self.NESTED_TYPE_TOKENS
+            opening = {TokenType.LT, *_BRACKETS} if is_nested else _BRACKETS  # `a::int < 5` compares
+            if opening.isdisjoint(kinds[after : after + 1]):
                 may_name = is_cast and named.get("allow_identifiers", True) and word.isidentifier()
                 return super()._parse_types(allow_identifiers=may_name)
             if is_cast:

@@ -15,6 +15,9 @@ ALLOWED = {
     "value ->> '$.a' = 'x'": "(json_extract_string(\"value\", '$.a') = 'x')",
     "value -> 'a' ->> 'b'": "json_extract_string(json_extract(\"value\", 'a'), 'b')",
     "x::decimal(10,2)": 'cast("x" as decimal(10, 2))',
+    "x::int < 5": '(cast("x" as integer) < 5)',
+    "x::decimal(10, 2)<y::timestamp": '(cast("x" as decimal(10, 2)) < cast("y" as timestamp))',
+    "list < 5": '("list" < 5)',
     "try_cast(x as timestamptz)": 'try_cast("x" as timestamptz)',
     "timestamp '2026-01-01'": "cast('2026-01-01' as timestamp)",
     "-a + b * (c - 1) / 2": '((- "a") + (("b" * ("c" - 1)) / 2))',
@@ -129,6 +132,7 @@ REFUSED = {
     "cast(a as float(53))": "write float",
     "cast(a as int[])": "cannot cast to",
     "cast(a as struct(b int))": "cannot cast to",
+    "a::list<int>": "cannot cast to list",
     "cast(a as foo)": "cannot cast to foo",
     **{
         f"{word}(" * 40 + "a" + ")" * 40: "is not allowed|nested too deep"
