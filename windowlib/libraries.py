@@ -4,6 +4,7 @@ A module imports them here, at its beginning. So a command that reads no table i
 core may name types of Arrow and still need the standard library only.
 """
 
+from functools import partial
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,8 @@ class _Library(ModuleType):
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - any name of a library
         library = import_module(self.__name__)
-        vars(self).update(vars(library))
+        vars(self).update({"__getattr__": partial(getattr, library)} | vars(library))
+        self.__class__ = ModuleType  # type: ignore[assignment]  # the interpreter makes its use as fast as of any module
         return getattr(library, name)
 
     def __reduce__(self) -> tuple[Any, ...]:
