@@ -275,6 +275,10 @@ class LedgerView:
             "its slice"
         )
 
+    def known_run(self, run_id: str) -> StagedRun | None:
+        """Return the run with this id, also one whose rows a clean-up has removed; None if no attempt at it counts."""
+        return self.runs.get(run_id) or self.removed_runs.get(run_id)
+
     def past_run(self, run_id: str) -> StagedRun:
         """Return the run with this id, also one whose rows a clean-up has removed.
 

@@ -368,7 +368,7 @@ def _declined(view: LedgerView, changed: Sequence[ChangedSlice]) -> dict[str, st
 def _has_run_of(view: LedgerView, request: Request, change: ChangedSlice) -> bool:
     """Return whether a request has, or had before a clean-up, a run of the present records of a slice."""
     run_id = request.runs.get(change.slice.slice_id, "")
-    run = view.runs.get(run_id) or view.removed_runs.get(run_id)
+    run = view.known_run(run_id)
     return run is not None and match_input(run.sightings, change.now) is Match.SAME
 
 

@@ -71,8 +71,7 @@ def of_other_spec_since(view: LedgerView, seq: int, names: Iterable[str], *, spe
 
 def _chain_spec(view: LedgerView, run_id: str | None) -> str | None:
     """Return the spec of the run of the chain, for a run that readers saw once; None if the ledger has no such run."""
-    chain_id = view.chain_run_id(run_id or "")
-    run = view.runs.get(chain_id) or view.removed_runs.get(chain_id)
+    run = view.known_run(view.chain_run_id(run_id or ""))
     return None if run is None else run.result.spec_fingerprint
 
 

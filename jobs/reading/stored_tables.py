@@ -99,7 +99,7 @@ def reader_columns(lake: Lake, pipeline: str, table: str, *, view: LedgerView) -
     else:
         return stored
     ids = {publication.request_id for publication in view.publications}
-    runs = (view.runs.get(run_id) or view.removed_runs.get(run_id) for run_id in view.published.values())
+    runs = (view.known_run(run_id) for run_id in view.published.values())
     ids |= {run.request_id for run in runs if run is not None}
     specs = {request.spec_json for name in ids if name is not None and (request := view.requests.get(name))}
     named = {*common.stored_columns()}.union(*(own_columns(_parsed(spec), table) for spec in specs))
