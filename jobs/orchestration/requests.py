@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from jobs.lake.log_match import Match, match_input
 from jobs.lake.pinned_files import BYTES_PER_RECORD
 from jobs.ledger.events import EventKind, LedgerEvent, closed_event, slice_columns
 from jobs.ledger.looks import verified_event
@@ -305,14 +306,18 @@ def _adopt(work: RequestContext, request_id: str, current: Plan) -> None:
 
 
 def _seen_again(view: LedgerView, request: Request, current: Plan) -> Iterator[LedgerEvent]:
-    """Yield the sightings of the request's own runs that are current, and were older than the published ones."""
+    """Yield the sightings of the request's own runs that are current, and were older than the published ones.
+
+    A run that this process has just staged is current even if the log has changed since. It is not seen again.
+    """
     for step in current.range:
         run, log = step.run, None if current.basis is None else current.basis.log
         is_own = run is not None and request.runs.get(step.slice.slice_id) == run.result.run_id
         if run is None or log is None or not is_own or step.reason is not Reason.CURRENT:
             continue
-        if is_older(view, step.slice.slice_id, run.result.run_id):
-            seen = Sighting(log=log.coordinates[step.slice.slice_id], is_equal=True)
+        now = log.coordinates[step.slice.slice_id]
+        if match_input(run.sightings, now) is Match.SAME and is_older(view, step.slice.slice_id, run.result.run_id):
+            seen = Sighting(log=now, is_equal=True)
             yield verified_event(run.result, seen, fingerprint=run.result.input_fingerprint, who=request.who)
 
 

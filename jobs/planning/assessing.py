@@ -109,7 +109,7 @@ def assess(
         view=view,
         rule=rule,
         proposal=proposal,
-        begun=_begun(work, view, proposal),
+        begun=_begun(work, view),
         declined=declined,
         ends=ends,
         until=chain_ends(view, without=unpublished) if unpublished else ends,
@@ -378,13 +378,13 @@ def is_for(request: Request, change: ChangedSlice) -> bool:
     return asked is not None and compare_coordinates(asked, change.now) is Match.SAME
 
 
-def _begun(work: RequestContext, view: LedgerView, proposal: Request | None) -> list[Request]:
-    """Return the open requests that may replay changed slices, newest first, without the proposal."""
-    awaited = (request for request in reversed(view.awaited_requests()) if request is not proposal)
+def _begun(work: RequestContext, view: LedgerView) -> list[Request]:
+    """Return the open requests that may replay changed slices, newest first, without proposals that are free."""
     return [
         request
-        for request in awaited
-        if not is_of_former_spec(view, request)
+        for request in reversed(view.awaited_requests())
+        if not (request.is_proposed and not is_live(work, request))
+        and not is_of_former_spec(view, request)
         and (not is_overtaken(work, view, request) or waits_for(work, view, request) is not None)
     ]
 

@@ -22,6 +22,7 @@ from jobs.planning.request_context import (
     Asked,
     RequestContext,
     context_of,
+    is_live,
     is_overtaken,
     not_in_upstream,
     refuse_other_holders,
@@ -34,6 +35,7 @@ from windowlib.errors import RequestError
 
 GONE: Final = "no changed slice is left to restate"
 OVERTAKEN: Final = "it was left unfinished, and later slices were published without it"
+SECOND: Final = "a newer proposal was made while somebody had begun this one"
 
 
 def restating(work: RequestContext, view: LedgerView, *, rule: RestateGrammar | None = None) -> Restating:
@@ -71,14 +73,20 @@ def _proposal_events(
     who: str,
     new_id: str,
 ) -> list[LedgerEvent]:
-    """Return the events that open, change or close the proposal, and close restatements that were overtaken."""
+    """Return the events that open, change or close the proposal, and close restatements that were overtaken.
+
+    A proposal that somebody began, and left before the first run, is free again beside a newer one. It is closed.
+    """
     restating = assess(work, view, changed, rule=rule)
     proposal = restating.proposal
     wanted = [assessed for assessed in restating.assessed if is_wanted(assessed, proposal)]
     request_id = new_id if proposal is None else proposal.request_id
     names = {assessed.change.slice.slice_id for assessed in wanted}
-    left = [request for request in view.open_requests(RequestKind.RESTATEMENT) if is_overtaken(work, view, request)]
-    events = [
+    restatements = view.open_requests(RequestKind.RESTATEMENT)
+    left = [request for request in restatements if is_overtaken(work, view, request)]
+    second = [each for each in restatements if each.is_proposed and each is not proposal and not is_live(work, each)]
+    events = [closed_event(request.request_id, SECOND, by=request_id) for request in second]
+    events += [
         closed_event(request.request_id, OVERTAKEN, by=request_id if names & request.changes.keys() else None)
         for request in left
         if names & request.changes.keys() or waits_for(work, view, request) is None

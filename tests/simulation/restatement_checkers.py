@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from jobs.ledger.events import EventKind
+from jobs.ledger.events import EventKind, coordinates_of
 from jobs.ledger.leases import is_held
 from jobs.ledger.looks import Look
 from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
@@ -46,6 +46,14 @@ def files_read(run: StagedRun) -> set[str]:
     return {seen.log.digest for seen in run.sightings if seen.is_equal}
 
 
+def a_run_is_seen_in_a_log_with_its_records(commit: "Commit") -> None:
+    """The ledger records of a run that a log has its records only if no record was added or removed since."""
+    for event in commit.of(EventKind.VERIFIED):
+        now = coordinates_of(event.details["log"])
+        if event.details["equal"]:
+            assert now.digest in files_read(commit.before.run(str(event.run_id))), "the log has other records"
+
+
 def a_proposal_is_new_and_alone(commit: "Commit") -> None:
     """A proposed restatement is of changed records that no person has declined. No other proposal is free to start.
 
@@ -67,7 +75,8 @@ def a_proposal_is_new_and_alone(commit: "Commit") -> None:
                 run = before.published_run(name)
                 assert run is not None, f"{name} is not published"
                 assert log.digest not in files_read(run), f"{name} has not changed"
-            free = [other for other in others if other.is_proposed and not _may_look_held(commit, other)]
+            left = [other for other in others if other.request_id not in closed]
+            free = [other for other in left if other.is_proposed and not _may_look_held(commit, other)]
             assert not free, "two proposals"
         if request.kind is RequestKind.REPAIR and not commit.of(EventKind.LEASED):
             assert {other.request_id for other in others} <= closed, "two proposed repairs"

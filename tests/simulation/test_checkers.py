@@ -18,8 +18,8 @@ from jobs.ledger.ledger import Ledger
 from jobs.ledger.projection import Projection
 from jobs.ledger.table import ConflictError
 from jobs.ledger.view import LedgerView, Request
-from jobs.orchestration import attempts, late_repair, mending, repair_proposals
-from jobs.planning import assessing, chains, changed_slices, request_context
+from jobs.orchestration import attempts, late_repair, mending, repair_proposals, requests
+from jobs.planning import assessing, chains, changed_slices, request_context, restating
 from jobs.publishing import cleaning, judging, publishing, rules
 from jobs.publishing.retention import Need
 from tests.simulation.command_checkers import FOLLOWED
@@ -305,6 +305,12 @@ DEFECTS = {
     ),
     "a declined restatement is proposed again": Defect(
         always(assessing, "_declined", value={}), "a_proposal_is_new_and_alone", first=205
+    ),
+    "a run is seen in any log": Defect(
+        always(requests, "match_input", value=Match.SAME), "a_run_is_seen_in_a_log_with_its_records", first=47_502_990
+    ),
+    "a proposal that was left stays": Defect(
+        always(restating, "is_live", value=True), "a_proposal_is_new_and_alone", first=47_501_396
     ),
     "each run proposes a repair": Defect(one_more_repair, "a_proposal_is_new_and_alone", first=38),
     "older records come back": Defect(published_again, "no_older_records_come_back", first=25),

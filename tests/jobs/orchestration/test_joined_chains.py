@@ -32,10 +32,12 @@ from jobs.publishing.publishing import publish_request
 from jobs.publishing.rules import _incomplete, judge_publication
 from jobs.publishing.waivers import SliceWaiver, waive_all
 from jobs.reading.published import published_runs
+from jobs.replay.orders import ReplayOrder
 from jobs.replay.restart import restart_before
 from jobs.review.pages.decision_forms import Possible, decision_forms
 from jobs.review.pages.state import open_request
-from jobs.runs import SETTLED, Verdict, WarmUp
+from jobs.runs import SETTLED, RunResult, Verdict, WarmUp
+from tests.support import day_chains
 from tests.support.day_chains import (
     DAY_MS,
     FIRST_MS,
@@ -389,6 +391,29 @@ def test_an_older_request_goes_on_when_the_newer_records_were_erased(place: Plac
     again = run(place.work(), 0, 2)
     assert (again.request_id, again.replayed, again.is_published) == (staged, 0, True)
     assert [view_run.result.counts.read for view_run in published_runs(work.ledger.view())] == [2, 2]
+
+
+@pytest.mark.slow
+def test_a_run_that_was_overtaken_before_it_was_staged_does_not_count_as_one_of_the_newest_records(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Defect: the plan after the chunk took it for one of the log of that time, and the ledger recorded that."""
+    place.put(Put(0, 1), Put(1, 25))
+    run(place.work(), 0, 2)
+    place.put(Put(1, 30))
+
+    def overtaken(order: ReplayOrder) -> list[RunResult]:
+        monkeypatch.undo()
+        results = replayed(order)
+        place.put(Put(1, 32, 500), Put(1, 40))
+        assert run(place.work(), 1, 2, kind=RequestKind.RESTATEMENT).is_published
+        return results
+
+    monkeypatch.setattr(day_chains, "replayed", overtaken)
+    assert "readers see newer records of 1970-01-06" in why(run(place.work(), 0, 2))
+    assert max(totals(place.work())) == 500
+    assert run(place.work(), 0, 2).replayed == 0
+    assert max(totals(place.work())) == 500
 
 
 @pytest.mark.slow

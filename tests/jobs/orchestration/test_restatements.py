@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jobs.lake.lake import Lake
-from jobs.ledger.view import LedgerView, Request
+from jobs.ledger.view import LedgerView, Request, RequestKind
 from jobs.orchestration import dag_orders, dag_tasks, restatements
 from jobs.orchestration.backfill_checks import checked_form
 from jobs.orchestration.backfill_form import FormError
@@ -22,7 +22,7 @@ from jobs.planning import changed_slices
 from jobs.planning.assessing import open_proposal
 from jobs.planning.lease_keeping import release
 from jobs.planning.request_context import RequestContext, open_request_context
-from jobs.planning.restating import OVERTAKEN
+from jobs.planning.restating import OVERTAKEN, SECOND
 from jobs.publishing.decisions import cancel, rollback
 from jobs.publishing.optimistic_check import By
 from jobs.publishing.publishing import publish_request
@@ -214,6 +214,24 @@ def test_the_schedule_waits_while_a_restatement_replays_the_head(dags: Dags) -> 
     waiting = dags.scheduled("2024-01-07")
     assert isinstance(waiting, Wait)
     assert "is being replayed by request" in waiting.why
+
+
+def test_a_proposal_that_was_begun_and_left_is_closed_if_a_newer_one_was_made_meanwhile(dags: Dags) -> None:
+    dags.append("2024-01-04", late=5)
+    dags.scheduled("2024-01-06")
+    first, order = dags.proposed(), dags.backfill(dags.clicked())
+    assert isinstance(order, Order)
+    dags.append("2024-01-02", late=5)
+    dags.scheduled("2024-01-06")
+    second = dags.proposed()
+    assert second.request_id != first.request_id
+    release(dags.work, order.opened)
+    dags.scheduled("2024-01-06")
+    view = dags.work.ledger.view()
+    assert [request.request_id for request in view.open_requests(RequestKind.RESTATEMENT)] == [second.request_id]
+    closed = view.requests[first.request_id]
+    assert (closed.failure, closed.ended_by) == (SECOND, second.request_id)
+    assert dags.proposed().changes.keys() == {"2024-01-02", "2024-01-04"}
 
 
 def test_a_request_that_is_not_open_cannot_be_continued(dags: Dags) -> None:
