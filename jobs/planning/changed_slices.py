@@ -251,7 +251,7 @@ def _with(
     if suspects:
         log_now = _read_now(work, view, suspects)
         version, table_id, names = log_now.version, log_now.table_id, log_now.names
-        commit = tip.commit if version == tip.version else ""
+        commit = tip.commit if version == tip.version and _is_unreplaced(tip) else ""
         seen |= _seen(log_now)
         differing = [view.runs[runs[name]] for name in log_now.coordinates if _changed(view, runs[name], seen[name])]
         seen |= _as_read(work, view, differing)
@@ -267,6 +267,11 @@ def _with(
     )
     is_new = base is None or bool(suspects) or version - base.version >= WRITE_AFTER or _is_moved(work, base)
     return LogLook(changed=found_changed, look=look, is_due=is_new and bool(commit))
+
+
+def _is_unreplaced(tip: LogTip) -> bool:
+    """Return whether the newest commit is still the one that was seen. The table may have been created again since."""
+    return not tip.files.commits or commit_digest(tip.files, tip.version) == tip.commit
 
 
 def _read_now(work: RequestContext, view: LedgerView, slices: Sequence[Slice]) -> LogSlices:

@@ -342,12 +342,14 @@ def a_condemned_attempt_has_no_holder_and_no_run(commit: Commit) -> None:
 
 
 def an_erasure_is_accepted_once_and_before_it_is_replayed(commit: Commit) -> None:
-    versions = [acceptance.rewrite.version for acceptance in commit.view.accepted]
-    assert len(versions) == len({*versions}), "a commit is accepted twice"
-    accepted = {acceptance.rewrite.version for acceptance in commit.before.accepted}
+    log, commits = commit.world.log, [(entry.table_id, entry.rewrite.version) for entry in commit.view.accepted]
+    assert len(commits) == len({*commits}), "a commit is accepted twice"
+    accepted = {(entry.table_id, entry.rewrite.version) for entry in commit.before.accepted}
     for event in commit.of(EventKind.STAGED):
-        read = {*event.details["log"]["commits"]} & commit.world.log.rewrites.keys()
-        assert read <= accepted, "a run has read what is left of a commit that nobody has accepted"
+        table_id, versions = event.details["log"]["table_id"], {*event.details["log"]["commits"]}
+        read = versions & log.rewrites.keys() if table_id == log.table_id else ()
+        is_accepted = {(table_id, version) for version in read} <= accepted
+        assert is_accepted, "a run has read what is left of a commit that nobody has accepted"
 
 
 def no_file_of_a_run_is_gone(world: World, view: LedgerView) -> None:

@@ -39,14 +39,18 @@ class Commit(NamedTuple):
 class EventLog:
     """A log with one file for each record. Version n is what the commits up to n have made; the first is version 0.
 
-    `rewrites` maps a commit that removed or changed a record to its slice. `contents` maps a slice and the fingerprint
-    of its amounts to these. `history` has the digests of the files of each slice, with the versions from which on they
-    are so. `left` maps such a digest to the last version with these files; the newest ones are not in it.
+    Somebody may drop the table, and create it again with the same records: another table, which begins with version 0.
+    The commits of all tables have one row of numbers. `begun` has the number of the first commit of each table, the
+    newest last. `rewrites` maps a commit of the newest table that removed or changed a record to its slice: version ->
+    slice. `contents` maps a slice and the fingerprint of its amounts to these. `history` has the digests of the files
+    of each slice, with the numbers from which on they are so. `left` maps such a digest to the number of the last
+    commit with these files; the newest ones are not in it.
     """
 
     slices: Sequence[Slice]
     files: dict[Slice, tuple[File, ...]] = field(default_factory=dict)
     commits: list[Commit] = field(default_factory=list)
+    begun: list[int] = field(default_factory=lambda: [0])
     rewrites: dict[int, Slice] = field(default_factory=dict)
     contents: dict[tuple[str, str], tuple[int, ...]] = field(default_factory=dict)
     left: dict[str, int] = field(default_factory=dict)
@@ -63,7 +67,15 @@ class EventLog:
 
     @property
     def version(self) -> int:
-        return len(self.commits) - 1
+        return len(self.commits) - 1 - self.begun[-1]
+
+    @property
+    def table_id(self) -> str:
+        return f"{TABLE_ID} {len(self.begun)}"
+
+    def number_of(self, read: LogCoordinates) -> int:
+        """Return the number of the newest commit that coordinates have seen."""
+        return self.begun[int(read.table_id.removeprefix(TABLE_ID)) - 1] + read.version
 
     def amounts(self, slice_: Slice) -> tuple[int, ...]:
         return tuple(file.amount for file in self.files.get(slice_, ()))
@@ -75,10 +87,18 @@ class EventLog:
 
     def rewrite(self, slice_: Slice, number: int, amount: int | None, *, at_ms: int) -> None:
         """Give a record another amount; None: remove it. A person has to accept the commit."""
-        files, version = list(self.files[slice_]), len(self.commits)
-        files[number : number + 1] = [] if amount is None else [File(version, amount)]
-        self.rewrites[version] = slice_
+        files = list(self.files[slice_])
+        files[number : number + 1] = [] if amount is None else [File(len(self.commits), amount)]
+        self.rewrites[self.version + 1] = slice_
         self._commit(slice_, tuple(files), at_ms=at_ms, removes=True)
+
+    def create_again(self, *, at_ms: int) -> None:
+        """Drop the table, and create another one with the same records."""
+        self.begun.append(len(self.commits))
+        self.rewrites.clear()
+        for slice_ in self.slices:
+            files = tuple(File(len(self.commits), amount) for amount in self.amounts(slice_))
+            self._commit(slice_, files, at_ms=at_ms, removes=False)
 
     def coordinates(self, slice_: Slice) -> LogCoordinates:
         """Return the coordinates of a slice at the newest version, as a look that refuses nothing finds them."""
@@ -88,43 +108,46 @@ class EventLog:
         return known
 
     def last_seen(self, digest: str) -> int:
-        """Return the last version at which a slice had files with this digest."""
+        """Return the number of the last commit at which a slice had files with this digest."""
         return self.left.get(digest, len(self.commits))
 
-    def digest_at(self, slice_: Slice, version: int) -> str:
-        """Return the digest of the files that a slice had at a version."""
-        return next(digest for since, digest in reversed(self.history[slice_]) if since <= version)
+    def digest_at(self, slice_: Slice, number: int) -> str:
+        """Return the digest of the files that a slice had after a commit."""
+        return next(digest for since, digest in reversed(self.history[slice_]) if since <= number)
 
     def commit_digest(self, version: int) -> str:
-        """Return the digest of a commit file; empty if there is none."""
-        return f"commit {version}" if 0 <= version < len(self.commits) else ""
+        """Return the digest of a commit file of the newest table; empty if there is none."""
+        return f"commit {self.begun[-1] + version}" if 0 <= version <= self.version else ""
 
     def _commit(self, slice_: Slice, files: tuple[File, ...], *, at_ms: int, removes: bool) -> None:
-        version = len(self.commits)
+        number, first = len(self.commits), self.begun[-1]
         self.commits.append(Commit(slice_, at_ms, removes))
         self.files[slice_] = files
         amounts = self.amounts(slice_)
         self.contents[slice_.slice_id, hashed(*amounts)] = amounts
-        digest = hashed(slice_.slice_id, *(number for file in files for number in file))
+        digest = hashed(slice_.slice_id, *(part for file in files for part in file))
         history = self.history.setdefault(slice_, [])
-        self.left.update({before: version - 1 for _since, before in history[-1:]})
+        self.left.update({before: number - 1 for _since, before in history[-1:]})
         self.left.pop(digest, None)
-        history.append((version, digest))
+        history.append((number, digest))
         self._coordinates[slice_] = LogCoordinates(
-            table_id=TABLE_ID,
-            version=version,
-            commits=tuple(number for number, commit in enumerate(self.commits) if commit.slice == slice_),
+            table_id=self.table_id,
+            version=number - first,
+            commits=tuple(at for at, commit in enumerate(self.commits[first:]) if commit.slice == slice_),
             files=len(files),
             records=len(files),
             bytes=len(files),
             digest=digest,
-            sound=version,
+            sound=number - first,
         )
 
 
 @dataclass(frozen=True)
 class CommitFiles:
-    """The commit files of a log up to a version, as the product reads them: `LogFiles` and its file system in one."""
+    """The commit files of a log up to a version, as the product reads them: `LogFiles` and its file system in one.
+
+    If the table was created again since, they are those of the new one, as far as it has them.
+    """
 
     log: EventLog
     version: int
@@ -140,19 +163,25 @@ class CommitFiles:
         return self
 
     def get_file_info(self, path: int) -> "FileInfo":
-        return FileInfo(self.log.commits[path].at_ms * 1_000_000)
+        commit = self._commit(path)
+        return FileInfo(None if commit is None else commit.at_ms * 1_000_000)
 
     def entries(self, version: int) -> list[dict[str, Any]]:
-        """Return the actions of a commit."""
-        commit = self.log.commits[version]
+        """Return the actions of a commit. Raises LogError: the file is gone."""
+        commit = self._commit(version)
+        if commit is None:
+            raise LogError(f"the file of commit {version} is gone")
         action = {"path": f"file {version}", "partitionValues": {COLUMN: commit.slice.slice_id}, "dataChange": True}
         return [{"remove": action}, {"add": action}] if commit.removes else [{"add": action}]
 
+    def _commit(self, version: int) -> Commit | None:
+        return self.log.commits[self.log.begun[-1] + version] if version <= self.log.version else None
+
 
 class FileInfo(NamedTuple):
-    """The modification time of a file."""
+    """The modification time of a file; None if there is no such file."""
 
-    mtime_ns: int
+    mtime_ns: int | None
 
 
 def unaccepted(slice_id: str, version: int) -> LogError:

@@ -31,7 +31,7 @@ from jobs.reading.stored_tables import spec_of
 from jobs.replay import restart
 from jobs.replay.restart import SliceTime
 from jobs.runs import Slice
-from tests.simulation.event_log import COLUMN, TABLE_ID, CommitFiles
+from tests.simulation.event_log import COLUMN, CommitFiles
 from tests.simulation.replays import CARRIED, LATE_MS, Counted
 from tests.simulation.world import LAKE, SLICES, SPECS, World
 from windowlib.errors import LogError, RequestError
@@ -59,7 +59,17 @@ class SimulatedPlace:
         files: Any = CommitFiles(log, log.version)
         return LogTip(version=log.version, commit=log.commit_digest(log.version), files=files)
 
-    def open(self) -> NoReturn:
+    def open(self) -> "OpenedLog":
+        return OpenedLog(self.world.log.table_id)
+
+
+class OpenedLog(NamedTuple):
+    """A version of the log without a schema."""
+
+    table_id: str
+
+    @property
+    def columns(self) -> NoReturn:
         raise LogError("the simulated log has no files")
 
 
@@ -89,10 +99,11 @@ def patch_log(world: World, patch: pytest.MonkeyPatch, on_look: OnLook) -> None:
     def log_slices(_place: object, *, by: object, back: LookBack, known: KnownLog) -> LogSlices:
         del by
         world.running().stop_here("list the files of the log")
-        log, accepted = world.log, known.accepted_of(TABLE_ID)
+        log = world.log
+        accepted = known.accepted_of(log.table_id)
         lost = {slice_: version for version, slice_ in log.rewrites.items() if version not in accepted}
         return LogSlices(
-            table_id=TABLE_ID,
+            table_id=log.table_id,
             version=log.version,
             names={COLUMN: COLUMN},
             coordinates={slice_.slice_id: log.coordinates(slice_) for slice_ in back.slices},

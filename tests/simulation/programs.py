@@ -39,7 +39,6 @@ from jobs.runs import Verdict, WarmUp
 from tests.simulation.actors import Actor
 from tests.simulation.checkers import Checkers
 from tests.simulation.command_checkers import FOLLOW
-from tests.simulation.event_log import TABLE_ID
 from tests.simulation.replays import MemoryReplayer
 from tests.simulation.world import DAY_MS, DAYS, FIRST_MS, HOUR_MS, LEASE_MS, SLICES, SPECS, YEAR_MS, MemoryFiles, World
 from windowlib.errors import HindcastError
@@ -339,6 +338,7 @@ def mend_rows(world: World, actor: Actor, rng: Random) -> None:
 
 def accept_erased(world: World, work: RequestContext, actor: Actor, only: int | None) -> None:
     """Accept the commits that removed or changed records up to now, or one of them."""
+    table_id = world.log.table_id
     chosen = [
         Rewrite(
             version=version, operation="DELETE", predicate="", at_ms=None, actions="",
@@ -348,7 +348,7 @@ def accept_erased(world: World, work: RequestContext, actor: Actor, only: int | 
         if only in {None, version}
     ]  # fmt: skip
     actor.stop_here("accept")
-    work.ledger.write(partial(acceptance_events, table_id=TABLE_ID, chosen=chosen, reason="by law", who=actor.name))
+    work.ledger.write(partial(acceptance_events, table_id=table_id, chosen=chosen, reason="by law", who=actor.name))
 
 
 def no_rows(_view: LedgerView, _runs: Sequence[StagedRun]) -> None:

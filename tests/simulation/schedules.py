@@ -7,7 +7,7 @@ leaves no file that no commit names.
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 import pytest
@@ -128,7 +128,8 @@ def play(seed: int, world: World | None = None) -> Played:
             if rng.random() < (0.8 if is_restating else 0.5):
                 _alone(world, checkers, lambda actor: _run_all(world, actor))
             world.rates = rates
-            _disturbed(world, checkers, is_restating=is_restating)
+            create = Random(f"create {seed}").choice((0.0, 0.0, 0.0, 0.002))
+            _disturbed(world, checkers, is_restating=is_restating, create=create)
             _settle(world, checkers)
         except Violation as violation:
             raise FailedSchedule(seed, checkers.violation or violation, world) from violation
@@ -175,10 +176,10 @@ def step(world: World, checkers: Checkers, actor: Actor) -> None:
         raise Violation(ENDLESS, f"{world.steps:,} steps")
 
 
-def _disturbed(world: World, checkers: Checkers, *, is_restating: bool) -> None:
+def _disturbed(world: World, checkers: Checkers, *, is_restating: bool, create: float) -> None:
     """Play processes with faults until all have ended. In half of the schedules, many of them restate and repair."""
     rng, left = world.rng, world.rng.randrange(3, 13)
-    most, rates = rng.randint(2, 5), Disturbances.drawn(rng, is_restating=is_restating)
+    most, rates = rng.randint(2, 5), replace(Disturbances.drawn(rng, is_restating=is_restating), create=create)
     read = reader_of(checkers)
     programs = [run_by_hand, run_as_dag, decide, tidy, adopt, try_candidate, read, follow, mend_rows, restate, repair]
     programs += [restate, restate, restate, repair] if is_restating else [run_by_hand, run_as_dag, decide]
@@ -233,6 +234,7 @@ class Disturbances:
     pause: float
     late: float
     erase: float
+    create: float = 0.0  # is drawn apart, so that the schedules of the other seeds stay as they were
 
     @classmethod
     def drawn(cls, rng: Random, *, is_restating: bool) -> "Disturbances":
@@ -264,6 +266,9 @@ def _disturb(world: World, rates: Disturbances) -> None:
         world.fault("late records")
     if rng.random() < rates.erase:
         _rewrite(world, rng)
+    if rates.create and rng.random() < rates.create:
+        world.log.create_again(at_ms=world.now_ms)
+        world.fault("log that is created again")
 
 
 def _rewrite(world: World, rng: Random) -> None:

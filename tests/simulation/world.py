@@ -25,7 +25,7 @@ from jobs.planning.log_state import LogState
 from jobs.planning.request_context import RequestContext
 from jobs.runs import Slice
 from tests.simulation.actors import Actor
-from tests.simulation.event_log import TABLE_ID, EventLog, unaccepted
+from tests.simulation.event_log import EventLog, unaccepted
 from tests.simulation.memory_store import Access, FaultRates, MemoryStore, MemoryTable, SharedLedger
 from tests.support.fake_replay import PIPELINE, day_ms, sales
 
@@ -221,7 +221,7 @@ class World:
 
     def refuse_rewritten(self, slices: Sequence[Slice], known: KnownLog) -> None:
         """Refuse slices of which a commit that nobody has accepted removed or changed a record, as `pin_log` does."""
-        accepted = known.accepted_of(TABLE_ID)
+        accepted = known.accepted_of(self.log.table_id)
         for version, slice_ in self.log.rewrites.items():
             if version not in accepted and slice_ in slices:
                 raise unaccepted(slice_.slice_id, version)

@@ -633,6 +633,24 @@ def test_another_table_at_the_place_of_the_log_is_seen(shop: Shop) -> None:
     assert shop.changed() == DAYS[:4]
 
 
+def test_a_table_that_is_created_again_during_a_look_is_compared_by_the_next_one(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Defect: the look was stored with a commit of the first table, and each later look was refused."""
+    read = looking._read_now
+
+    def create_again(*arguments: Any) -> object:  # noqa: ANN401 - those of the function
+        shutil.rmtree(shop.log)
+        for day in DAYS:
+            append_day(shop.root, day, {"a": 1})
+        return read(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(looking, "_read_now", create_again)
+        assert shop.propose().assessed
+    assert shop.propose().assessed
+
+
 def test_a_look_lists_no_file_of_the_table_if_no_commit_touches_a_published_slice(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
