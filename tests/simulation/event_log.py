@@ -21,18 +21,24 @@ def hashed(*parts: str | int) -> str:
 
 
 class File(NamedTuple):
-    """A data file with one record. `commit` has added it."""
+    """A data file with one record. Commit `written` has written the file, and `commit` the record before it."""
 
     commit: int
     amount: int
+    written: int
+
+    @classmethod
+    def new(cls, commit: int, amount: int) -> "File":
+        return cls(commit, amount, commit)
 
 
 class Commit(NamedTuple):
-    """A commit of the log. `removes`: it has removed or changed a record."""
+    """A commit of the log. `removes`: it has removed or changed a record. `compacts`: it has changed no record."""
 
     slice: Slice
     at_ms: int
-    removes: bool
+    removes: bool = False
+    compacts: bool = False
 
 
 @dataclass
@@ -42,9 +48,9 @@ class EventLog:
     Somebody may drop the table, and create it again with the same records: another table, which begins with version 0.
     The commits of all tables have one row of numbers. `begun` has the number of the first commit of each table, the
     newest last. `rewrites` maps a commit of the newest table that removed or changed a record to its slice: version ->
-    slice. `contents` maps a slice and the fingerprint of its amounts to these. `history` has the digests of the files
+    slice. `contents` maps a slice and the fingerprint of its amounts to these. `history` has the digests of the records
     of each slice, with the numbers from which on they are so. `left` maps such a digest to the number of the last
-    commit with these files; the newest ones are not in it.
+    commit with these records; the newest ones are not in it. `records` maps the digest of files to that of records.
     """
 
     slices: Sequence[Slice]
@@ -55,6 +61,7 @@ class EventLog:
     contents: dict[tuple[str, str], tuple[int, ...]] = field(default_factory=dict)
     left: dict[str, int] = field(default_factory=dict)
     history: dict[Slice, list[tuple[int, str]]] = field(default_factory=dict)
+    records: dict[str, str] = field(default_factory=dict)
     _coordinates: dict[Slice, LogCoordinates] = field(default_factory=dict)
 
     @classmethod
@@ -82,23 +89,28 @@ class EventLog:
 
     def append(self, slice_: Slice, amount: int, *, at_ms: int) -> None:
         """Append a record."""
-        file = File(len(self.commits), amount)
-        self._commit(slice_, (*self.files.get(slice_, ()), file), at_ms=at_ms, removes=False)
+        file = File.new(len(self.commits), amount)
+        self._commit(Commit(slice_, at_ms), (*self.files.get(slice_, ()), file))
 
     def rewrite(self, slice_: Slice, number: int, amount: int | None, *, at_ms: int) -> None:
         """Give a record another amount; None: remove it. A person has to accept the commit."""
         files = list(self.files[slice_])
-        files[number : number + 1] = [] if amount is None else [File(len(self.commits), amount)]
+        files[number : number + 1] = [] if amount is None else [File.new(len(self.commits), amount)]
         self.rewrites[self.version + 1] = slice_
-        self._commit(slice_, tuple(files), at_ms=at_ms, removes=True)
+        self._commit(Commit(slice_, at_ms, removes=True), tuple(files))
+
+    def compact(self, slice_: Slice, *, at_ms: int) -> None:
+        """Write the records to other files, as OPTIMIZE does."""
+        files = tuple(file._replace(written=len(self.commits)) for file in self.files[slice_])
+        self._commit(Commit(slice_, at_ms, compacts=True), files)
 
     def create_again(self, *, at_ms: int) -> None:
         """Drop the table, and create another one with the same records."""
         self.begun.append(len(self.commits))
         self.rewrites.clear()
         for slice_ in self.slices:
-            files = tuple(File(len(self.commits), amount) for amount in self.amounts(slice_))
-            self._commit(slice_, files, at_ms=at_ms, removes=False)
+            files = tuple(File.new(len(self.commits), amount) for amount in self.amounts(slice_))
+            self._commit(Commit(slice_, at_ms), files)
 
     def coordinates(self, slice_: Slice) -> LogCoordinates:
         """Return the coordinates of a slice at the newest version, as a look that refuses nothing finds them."""
@@ -108,32 +120,34 @@ class EventLog:
         return known
 
     def last_seen(self, digest: str) -> int:
-        """Return the number of the last commit at which a slice had files with this digest."""
+        """Return the number of the last commit at which a slice had records with this digest."""
         return self.left.get(digest, len(self.commits))
 
-    def digest_at(self, slice_: Slice, number: int) -> str:
-        """Return the digest of the files that a slice had after a commit."""
+    def records_at(self, slice_: Slice, number: int) -> str:
+        """Return the digest of the records that a slice had after a commit."""
         return next(digest for since, digest in reversed(self.history[slice_]) if since <= number)
 
     def commit_digest(self, version: int) -> str:
         """Return the digest of a commit file of the newest table; empty if there is none."""
         return f"commit {self.begun[-1] + version}" if 0 <= version <= self.version else ""
 
-    def _commit(self, slice_: Slice, files: tuple[File, ...], *, at_ms: int, removes: bool) -> None:
-        number, first = len(self.commits), self.begun[-1]
-        self.commits.append(Commit(slice_, at_ms, removes))
+    def _commit(self, commit: Commit, files: tuple[File, ...]) -> None:
+        number, first, slice_ = len(self.commits), self.begun[-1], commit.slice
+        self.commits.append(commit)
         self.files[slice_] = files
         amounts = self.amounts(slice_)
         self.contents[slice_.slice_id, hashed(*amounts)] = amounts
         digest = hashed(slice_.slice_id, *(part for file in files for part in file))
+        records = self.records[digest] = hashed(slice_.slice_id, *(part for file in files for part in file[:2]))
         history = self.history.setdefault(slice_, [])
         self.left.update({before: number - 1 for _since, before in history[-1:]})
-        self.left.pop(digest, None)
-        history.append((number, digest))
+        self.left.pop(records, None)
+        history.append((number, records))
+        own = enumerate(self.commits[first:])
         self._coordinates[slice_] = LogCoordinates(
             table_id=self.table_id,
             version=number - first,
-            commits=tuple(at for at, commit in enumerate(self.commits[first:]) if commit.slice == slice_),
+            commits=tuple(at for at, commit in own if commit.slice == slice_ and not commit.compacts),
             files=len(files),
             records=len(files),
             bytes=len(files),
@@ -171,8 +185,9 @@ class CommitFiles:
         commit = self._commit(version)
         if commit is None:
             raise LogError(f"the file of commit {version} is gone")
-        action = {"path": f"file {version}", "partitionValues": {COLUMN: commit.slice.slice_id}, "dataChange": True}
-        return [{"remove": action}, {"add": action}] if commit.removes else [{"add": action}]
+        partition = {COLUMN: commit.slice.slice_id}
+        action = {"path": f"file {version}", "partitionValues": partition, "dataChange": not commit.compacts}
+        return [{"remove": action}, {"add": action}] if commit.removes or commit.compacts else [{"add": action}]
 
     def _commit(self, version: int) -> Commit | None:
         return self.log.commits[self.log.begun[-1] + version] if version <= self.log.version else None

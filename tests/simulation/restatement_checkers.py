@@ -31,7 +31,7 @@ def a_look_tells_what_the_log_had(log: EventLog, view: LedgerView, look: Look, r
     changed = set()
     for run in map(view.run, run_ids):
         slice_ = run.result.slice
-        if slice_ in lost or log.digest_at(slice_, number) not in files_read(run):
+        if slice_ in lost or log.records_at(slice_, number) not in records_read(log, run):
             changed.add(slice_.slice_id)
     assert look.changed.keys() == changed, f"it names {sorted(look.changed)}, and {sorted(changed)} have changed"
 
@@ -42,17 +42,18 @@ def a_stored_look_tells_what_the_log_had(commit: "Commit") -> None:
     a_look_tells_what_the_log_had(commit.world.log, before, look, before.published.values())
 
 
-def files_read(run: StagedRun) -> set[str]:
-    """Return the digests of the files with the records of a run."""
-    return {seen.log.digest for seen in run.sightings if seen.is_equal}
+def records_read(log: EventLog, run: StagedRun) -> set[str]:
+    """Return the digests of the records of a run."""
+    return {log.records[seen.log.digest] for seen in run.sightings if seen.is_equal}
 
 
 def a_run_is_seen_in_a_log_with_its_records(commit: "Commit") -> None:
     """The ledger records of a run that a log has its records only if no record was added or removed since."""
     for event in commit.of(EventKind.VERIFIED):
-        now = coordinates_of(event.details["log"])
+        log, run = commit.world.log, commit.before.run(str(event.run_id))
         if event.details["equal"]:
-            assert now.digest in files_read(commit.before.run(str(event.run_id))), "the log has other records"
+            now = log.records[coordinates_of(event.details["log"]).digest]
+            assert now in records_read(log, run), "the log has other records"
 
 
 def a_proposal_is_new_and_alone(commit: "Commit") -> None:
@@ -60,11 +61,11 @@ def a_proposal_is_new_and_alone(commit: "Commit") -> None:
 
     A late repair is proposed only if no repair is open.
     """
-    before, observer = commit.before, commit.observer
+    before, observer, records = commit.before, commit.observer, commit.world.log.records
     for event in commit.of(EventKind.CLOSED):
         request = before.requests[str(event.request_id)]
         if event.details.get("decision"):
-            observer.declined.update((name, log.digest) for name, log in request.changes.items())
+            observer.declined.update((name, records[log.digest]) for name, log in request.changes.items())
     closed = {event.request_id for event in commit.of(EventKind.CLOSED)}
     for event in commit.of(EventKind.REQUESTED):
         request = commit.view.requests[str(event.request_id)]
@@ -72,10 +73,12 @@ def a_proposal_is_new_and_alone(commit: "Commit") -> None:
         if request.kind is RequestKind.RESTATEMENT:
             assert request.changes, "it restates nothing"
             for name, log in request.changes.items():
-                assert (name, log.digest) not in observer.declined, f"a person has declined the records of {name}"
+                assert (name, records[log.digest]) not in observer.declined, (
+                    f"a person has declined the records of {name}"
+                )
                 run = before.published_run(name)
                 assert run is not None, f"{name} is not published"
-                assert log.digest not in files_read(run), f"{name} has not changed"
+                assert records[log.digest] not in records_read(commit.world.log, run), f"{name} has not changed"
             left = [other for other in others if other.request_id not in closed]
             free = [other for other in left if other.is_proposed and not _may_look_held(commit, other)]
             assert not free, "two proposals"
@@ -102,7 +105,7 @@ def no_older_records_come_back(commit: "Commit") -> None:
         if name in before.published:
             shown = before.run(before.published[name])
             then = max(log.number_of(seen.log) for seen in shown.sightings if seen.is_equal)
-            last = max(log.last_seen(digest) for digest in files_read(commit.view.run(run_id)))
+            last = max(log.last_seen(digest) for digest in records_read(log, commit.view.run(run_id)))
             assert last >= then, f"{name} has records that commit {last} had last, and readers saw those of {then}"
 
 

@@ -129,7 +129,8 @@ def play(seed: int, world: World | None = None) -> Played:
                 _alone(world, checkers, lambda actor: _run_all(world, actor))
             world.rates = rates
             create = Random(f"create {seed}").choice((0.0, 0.0, 0.0, 0.002))
-            _disturbed(world, checkers, is_restating=is_restating, create=create)
+            compact = Random(f"compact {seed}").choice((0.0, 0.0, 0.0, 0.02))
+            _disturbed(world, checkers, is_restating=is_restating, create=create, compact=compact)
             _settle(world, checkers)
         except Violation as violation:
             raise FailedSchedule(seed, checkers.violation or violation, world) from violation
@@ -176,10 +177,10 @@ def step(world: World, checkers: Checkers, actor: Actor) -> None:
         raise Violation(ENDLESS, f"{world.steps:,} steps")
 
 
-def _disturbed(world: World, checkers: Checkers, *, is_restating: bool, create: float) -> None:
+def _disturbed(world: World, checkers: Checkers, *, is_restating: bool, **apart: float) -> None:
     """Play processes with faults until all have ended. In half of the schedules, many of them restate and repair."""
     rng, left = world.rng, world.rng.randrange(3, 13)
-    most, rates = rng.randint(2, 5), replace(Disturbances.drawn(rng, is_restating=is_restating), create=create)
+    most, rates = rng.randint(2, 5), replace(Disturbances.drawn(rng, is_restating=is_restating), **apart)
     read = reader_of(checkers)
     programs = [run_by_hand, run_as_dag, decide, tidy, adopt, try_candidate, read, follow, mend_rows, restate, repair]
     programs += [restate, restate, restate, repair] if is_restating else [run_by_hand, run_as_dag, decide]
@@ -234,7 +235,8 @@ class Disturbances:
     pause: float
     late: float
     erase: float
-    create: float = 0.0  # is drawn apart, so that the schedules of the other seeds stay as they were
+    create: float = 0.0  # these two are drawn apart, so that the schedules of the other seeds stay as they were
+    compact: float = 0.0
 
     @classmethod
     def drawn(cls, rng: Random, *, is_restating: bool) -> "Disturbances":
@@ -269,6 +271,9 @@ def _disturb(world: World, rates: Disturbances) -> None:
     if rates.create and rng.random() < rates.create:
         world.log.create_again(at_ms=world.now_ms)
         world.fault("log that is created again")
+    if rates.compact and rng.random() < rates.compact:
+        world.log.compact(rng.choice(SLICES), at_ms=world.now_ms)
+        world.fault("compaction")
 
 
 def _rewrite(world: World, rng: Random) -> None:
