@@ -35,7 +35,7 @@ from jobs.planning.readiness import Waiting
 from jobs.planning.request_context import Asked, IfOpen, RequestContext, open_request_context, published_pipeline
 from jobs.publishing.rules import describe_hold
 from jobs.replay.process_memory import share_one_heap
-from jobs.review.metrics import Gauge, gauges
+from jobs.review.metrics import gauges
 from jobs.wall_clock import now_ms
 from windowlib.errors import RequestError, SpecError
 
@@ -168,7 +168,7 @@ def places(order: Order) -> tuple[str, str]:
     return work.lake.root, work.lake.event_log(work.pipeline)
 
 
-def gauges_of(order: Order) -> tuple[str, list[Gauge]]:
+def gauges_of(order: Order) -> tuple[str, dict[str, float]]:
     """Return the name of the order's pipeline and the gauges of its ledger now."""
     work = order.context(now_ms)
     return work.pipeline.name, gauges(work, work.ledger.view())

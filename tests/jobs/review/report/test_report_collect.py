@@ -140,7 +140,7 @@ def test_an_empty_slice_is_a_state_of_its_own_on_every_screen(work: RequestConte
     assert "2024-01-06: empty, published; 0 read" in text
     view = work.ledger.view()
     assert pipeline_state(work, view).sees.endswith("2 slices without a record")
-    found = {gauge.name: gauge.value for gauge in gauges(work, view)}
+    found = gauges(work, view)
     assert (found["empty_slices"], found["unpublished_slices"], found["waiting_seconds"]) == (2, 24, 23 * 86_400)
 
 
