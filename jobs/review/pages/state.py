@@ -38,6 +38,12 @@ class FailedSlice:
         others = f", and {counted(more, 'more check')}" if more else ""
         return f"{self.reasons[0]}{others}"
 
+    @property
+    def cannot(self) -> str:
+        """Why the run cannot be waived; empty if it can."""
+        is_failed = self.verdict is Verdict.FAIL
+        return "" if is_failed else "the check itself failed, so its result is unknown; run the slice again"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldSlice(FailedSlice):
@@ -192,7 +198,7 @@ def pipeline_state(work: RequestContext, view: LedgerView) -> PipelineState:
         newest=_newest(view),
         hold=_hold(view),
         held=held_slices(view),
-        failed=tuple(FailedSlice(**_failure(run)) for run in failing_in_sight(view)),
+        failed=tuple(map(failed_slice, failing_in_sight(view))),
         changes=told_changes(work, view),
         ended=past_end(on_chain.pipeline, work.ledger.now_ms()),
         holes=tuple(hole.sentence for hole in holes(on_chain, view)),
@@ -267,6 +273,11 @@ def held_of(view: LedgerView, request: Request) -> tuple[HeldSlice, ...]:
 def _held_slice(run: StagedRun, request: Request) -> HeldSlice:
     since_ms = max(run.at_ms, request.opened_at_ms)  # a request may take over a run that an earlier one has staged
     return HeldSlice(**_failure(run), request_id=request.request_id, since_ms=since_ms)
+
+
+def failed_slice(run: StagedRun) -> FailedSlice:
+    """Return a failed run as the pages show it."""
+    return FailedSlice(**_failure(run))
 
 
 def _failure(run: StagedRun) -> dict[str, Any]:
