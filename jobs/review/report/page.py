@@ -19,7 +19,7 @@ from jobs.comparing.differences import number, percent
 from jobs.comparing.views import changes_something, request_sides
 from jobs.plain_text import agreeing, counted, escaped, escaped_lines, with_capital
 from jobs.review.compared import CHEAP_ROWS, MEMORY, Compared, compared, rows_to_read, sample_lines
-from jobs.review.report.checks import CheckTrend, Held
+from jobs.review.report.checks import CheckTrend, Held, demanded, found_by
 from jobs.review.report.commands import bound_text, diff_line
 from jobs.review.report.model import DASH, MAX_REQUESTS, ReportModel, Status, build_model, share_text
 from jobs.review.report.rows import ReportRows
@@ -215,6 +215,8 @@ def helpers() -> Mapping[str, Any]:
         "passed": lambda check: check.counts.get(Verdict.PASS, 0),
         "not_passed": lambda check: len(check.points) - check.counts.get(Verdict.PASS, 0),
         "card_status": _card_status,
+        "demanded": demanded,
+        "found_by": found_by,
         "verdict_symbol": _SYMBOLS.__getitem__,
         "curve_range": _curve_range,
         "duration": duration,
