@@ -45,16 +45,6 @@ class Part:
     known: MutableMapping[tuple[str, str], LateRow] = field(default_factory=dict)
 
 
-def collect(lake: "Lake", pipeline: "Pipeline") -> ReportRows:
-    """Return the rows of the report at the newest ledger version. A pipeline without runs gives rows without slices.
-
-    Raises:
-        LedgerError: the ledger cannot be read.
-        StoreError: the late records cannot be read, or differ from those that were written.
-    """
-    return collect_view(lake, pipeline, newest_view(lake, pipeline))
-
-
 def newest_view(lake: "Lake", pipeline: "Pipeline") -> "LedgerView":
     """Return the newest view of the ledger. The report depends only on stored data, so the clock is not used.
 
@@ -70,7 +60,7 @@ def collect_view(
     """Return the rows of the report for a view of the ledger: of all slices, or of a part of them.
 
     `work` is the context of a live page, which tells who works on a request now. `pipeline` has the published spec.
-    Raises StoreError: as for `collect`.
+    Raises StoreError: the late records cannot be read, or differ from those that were written.
     """
     newest = view.newest_runs()
     wanted = shown_slices(view, newest) | ({part.last} if part is not None and part.last else set())
