@@ -53,8 +53,7 @@ def compared(sides: Sides, differences: Differences | None) -> Compared:
 
 def rows_to_read(sides: Sides) -> int:
     """Return about how many rows a comparison reads: all rows of the slices that differ, in both views."""
-    runs = [run for side in (sides.before, sides.after) for name in sides.slices if (run := side.runs.get(name))]
-    counts = [run.result.counts for run in runs]
+    counts = [run.result.counts for run in sides.differing]
     return sum(count.panes + count.late + count.unassigned + count.invalid for count in counts)
 
 
