@@ -45,14 +45,6 @@ class Part:
     known: MutableMapping[tuple[str, str], LateRow] = field(default_factory=dict)
 
 
-def newest_view(lake: "Lake", pipeline: "Pipeline") -> "LedgerView":
-    """Return the newest view of the ledger. The report depends only on stored data, so the clock is not used.
-
-    Raises LedgerError: the ledger cannot be read.
-    """
-    return Ledger(lake.ledger(pipeline.name), now_ms=lambda: 0).view()
-
-
 def collect_view(
     lake: "Lake", pipeline: "Pipeline", view: "LedgerView", *, part: Part | None = None,
     work: RequestContext | None = None,
@@ -90,12 +82,12 @@ def collect_view(
         held=tuple(run for slice_id, (run, _) in held_runs(view).items() if slice_id in listed),
         failing=tuple(run for run in failing_in_sight(view) if run.result.slice.slice_id in listed),
         hold="" if view.hold is None else describe_hold(view.hold),
-        effects=_effects(work or _without_clock(lake, pipeline), view),
+        effects=_effects(work or without_clock(lake, pipeline), view),
     )
 
 
-def _without_clock(lake: "Lake", pipeline: "Pipeline") -> RequestContext:
-    """Return a context in which nobody works, so that the report depends on stored data only."""
+def without_clock(lake: "Lake", pipeline: "Pipeline") -> RequestContext:
+    """Return a context without a clock, in which nobody works, so that the report depends on stored data only."""
     ledger = Ledger(lake.ledger(pipeline.name), now_ms=lambda: 0)
     return RequestContext(pipeline=pipeline, lake=lake, ledger=ledger, is_alive=lambda _holder: False)
 

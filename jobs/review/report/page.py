@@ -88,9 +88,9 @@ def write_report(lake: "Lake", pipeline: "Pipeline", path: Path | None = None) -
         LedgerError: the ledger cannot be read.
         StoreError: the late records cannot be read, or differ from those that were written.
     """
-    from jobs.review.report.collect import collect_view, newest_view
+    from jobs.review.report.collect import collect_view, without_clock
 
-    view = newest_view(lake, pipeline)
+    view = without_clock(lake, pipeline).ledger.view()
     model = build_model(collect_view(lake, pipeline, view))
     content = render(model, newest_differences(lake, pipeline.name, view)).encode("utf-8", errors="replace")
     place = str(path) if path is not None else lake.below(f"reports/{pipeline.name}.html")
