@@ -18,7 +18,7 @@ from jobs.comparing.compare import Comparison, compare
 from jobs.comparing.differences import number, percent
 from jobs.comparing.views import changes_something, request_sides
 from jobs.plain_text import agreeing, counted, escaped, escaped_lines, with_capital
-from jobs.review.compared import CHEAP_ROWS, MEMORY, Compared, compared, rows_to_read, sample_lines
+from jobs.review.compared import CHEAP_ROWS, MEMORY, Compared, compared, rows_to_read, side_by_side, value_text
 from jobs.review.report.checks import CheckTrend, Held, demanded, found_by
 from jobs.review.report.commands import bound_text, diff_line
 from jobs.review.report.model import DASH, MAX_REQUESTS, ReportModel, Status, build_model, share_text
@@ -163,7 +163,8 @@ def difference_values(compared: Compared | None, problem: str | None = None, lin
         "compared": compared,
         "compare_problem": problem,
         "diff_line": line,
-        "sample_lines": sample_lines,
+        "side_by_side": side_by_side,
+        "value_text": value_text,
         "window_address": None,
         "here": "",
     }
