@@ -75,7 +75,7 @@ def _status(request: Request, error: FormError) -> int:
     """
     if request.headers.get("sec-fetch-mode") == "cors" and request.headers.get("sec-fetch-site") == "same-origin":
         return SHOWN_AT_THE_BUTTON
-    return 409 if error.open_ranges else 400
+    return 409 if error.open_requests else 400
 
 
 async def _checked(request: Request, name: str, body: bytes) -> bytes:
