@@ -264,12 +264,12 @@ def open_missing_streams() -> None:
             setattr(sys, name, os.fdopen(descriptor, "w" if number else "r", encoding="utf-8"))
 
 
-def log_to_stderr(level: int = logging.WARNING) -> None:
-    """Send all log records of this level and above, and Python's warnings, to standard error, one line for each."""
+def log_to_stderr() -> None:
+    """Send all warnings and errors of the log, and Python's warnings, to standard error, one line for each."""
     logging.captureWarnings(capture=True)
     handler = logging.StreamHandler()
     handler.setFormatter(_StderrFormatter("%(levelname)s %(message)s"))
-    logging.basicConfig(level=level, handlers=[handler])
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
 
 
 def end_process(status: int) -> NoReturn:

@@ -10,7 +10,6 @@ fails when it is computed.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +33,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["published", "published_rows", "published_table"]
+
+_CONTENT_ROWS = {None: CONTENT_ROWS, True: None, False: 0}
+"""The parameter `verify` -> up to how many rows have their content compared; None: always."""
 
 
 def published(
@@ -60,7 +62,7 @@ def published(
         StoreError: a file cannot be read, or the rows differ from those that were written.
     """
     place, view = _resolved(lake, pipeline, at)
-    rows = _checked_rows(spark, place, _Asked(pipeline, WINDOW_OUTPUTS, view, verify))
+    rows = _checked_rows(spark, StoredRuns(place, pipeline, view, _CONTENT_ROWS[verify]), WINDOW_OUTPUTS)
     shown = [name for name in rows.columns if name not in HIDDEN]
     parts = []
     for group in runs_by_keys(view):
@@ -101,7 +103,7 @@ def published_rows(
     runs = published_runs(view)
     if table not in (names := dict.fromkeys((*readable_tables(view), *written_tables(runs)))):
         raise RequestError(f"pipeline {pipeline} has no published table {table!r}; it has {', '.join(names)}")
-    rows = _checked_rows(spark, place, _Asked(pipeline, table, view, verify))
+    rows = _checked_rows(spark, StoredRuns(place, pipeline, view, _CONTENT_ROWS[verify]), table)
     return _of(spark, rows, [run_attempt(run, table) for run in runs])
 
 
@@ -139,14 +141,6 @@ def published_table(
     return read_selected(place, pipeline, wanted, view=view)
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    pipeline: str
-    table: str
-    view: LedgerView
-    verify: bool | None
-
-
 def _resolved(lake: str | Path, pipeline: str, at: int | None) -> tuple[Lake, LedgerView]:
     place = Lake(root=str(lake))
     ledger = Ledger(place.ledger(pipeline), now_ms=now_ms)
@@ -161,14 +155,12 @@ def _resolved(lake: str | Path, pipeline: str, at: int | None) -> tuple[Lake, Le
     )
 
 
-def _checked_rows(spark: "SparkSession", lake: Lake, asked: _Asked) -> "DataFrame":
+def _checked_rows(spark: "SparkSession", stored: StoredRuns, table: str) -> "DataFrame":
     """Return all rows of a table, after checking the published ones against the ledger."""
-    limits = {None: CONTENT_ROWS, True: None, False: 0}
-    stored = StoredRuns(lake, asked.pipeline, asked.view, limits[asked.verify])
-    stored.read(asked.table, published_runs(asked.view), (ROW_ID,))
+    stored.read(table, published_runs(stored.view), (ROW_ID,))
     spark.conf.set(COMPARE_PAGES, "true")  # Delta does not pass an option of one read on to Parquet
-    rows = spark.read.format("delta").load(spark_uri(lake.table(asked.pipeline, asked.table)))
-    names = reader_columns(lake, asked.pipeline, asked.table, view=asked.view)
+    rows = spark.read.format("delta").load(spark_uri(stored.lake.table(stored.pipeline, table)))
+    names = reader_columns(stored.lake, stored.pipeline, table, view=stored.view)
     return rows.select(*(f"`{name.replace('`', '``')}`" for name in names))
 
 

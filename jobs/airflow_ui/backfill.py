@@ -27,10 +27,10 @@ from jobs.orchestration.backfill_form import (
     replayable_range,
 )
 from jobs.orchestration.backfill_plan import BackfillPlan, backfill_plan
-from jobs.orchestration.open_ranges import OpenRange
 from jobs.pipeline.slices import show_ms, slice_grid
 from jobs.review import links
 from jobs.review.pages.request_page import requests_of_dag_run
+from jobs.review.pages.state import OpenRequest
 from jobs.wall_clock import now_ms
 from windowlib.errors import RequestError
 
@@ -51,7 +51,7 @@ class _Form:
 
     entered: dict[str, str]
     problems: tuple[Problem, ...] = ()
-    open_ranges: tuple[OpenRange, ...] = ()
+    open_requests: tuple[OpenRequest, ...] = ()
     plan: BackfillPlan | None = None
     replaces: tuple[str, ...] = ()
     is_paused: bool = False
@@ -92,7 +92,7 @@ async def plan_or_start(request: Request, context: PipelineDep) -> Response:
             return see(request, links.backfill_page(context.name, started_id))
     made = await run_in_threadpool(_with_plan, context, entered, replaces if is_start else None)
     if made.problems:
-        return _answer(request, context, made, status=_CONFLICT if made.open_ranges else _INVALID)
+        return _answer(request, context, made, status=_CONFLICT if made.open_requests else _INVALID)
     async with UsersAirflow(token_of(request)) as airflow:
         try:
             made.is_paused = await airflow.is_paused(dag_id)
@@ -175,7 +175,7 @@ def _with_plan(context: PipelineContext, entered: dict[str, str], replaces: tupl
         made.replaces = tuple(sorted(form.replaces or ()))
     except FormError as error:
         return _Form(
-            entered=entered, problems=error.problems, open_ranges=error.open_ranges, log_range=made.log_range
+            entered=entered, problems=error.problems, open_requests=error.open_requests, log_range=made.log_range
         )  # fmt: skip
     except RequestError as error:  # something has changed since the form was checked
         return _Form(entered=entered, problems=(Problem(str(error), "from"),), log_range=made.log_range)

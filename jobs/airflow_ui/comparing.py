@@ -4,8 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 from jobs.airflow_ui.context import PipelineContext
+from jobs.comparing.differences import Sample
 from jobs.comparing.views import Sides
-from jobs.review.compared import SampleLine, sample_lines
+from jobs.review.compared import side_by_side, value_text
 from jobs.review.pages.compare_page import Comparisons
 from jobs.review.pages.window_page import window_address
 from windowlib.errors import HindcastError
@@ -29,13 +30,14 @@ def difference_values(
     except HindcastError as error:
         problem = str(error)
 
-    def address(line: SampleLine) -> str | None:
-        return window_address(context.pipeline, line.place, request_id=request_id)
+    def address(sample: Sample) -> str | None:
+        return window_address(context.pipeline, sample.match, request_id=request_id)
 
     return {
         "sides": sides,
         "compared": compared,
         "compare_problem": problem,
-        "sample_lines": sample_lines,
+        "side_by_side": side_by_side,
+        "value_text": value_text,
         "window_address": address,
     }

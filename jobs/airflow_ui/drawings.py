@@ -148,7 +148,7 @@ def plot_svg(plot: Plot) -> Markup:
     return chart_svg(
         Chart(
             points=shown,
-            label=f"{name}: {_range(points, name)}",
+            label=f"{name}: {plot_caption(plot)}",
             spelled=lambda value: spell(value, name),
             marks=marks if last > first else marks[:1],
         )
@@ -183,11 +183,6 @@ def past_svg(past: CheckPast) -> Markup:
     )
 
 
-def plot_caption(plot: Plot) -> str:
-    """Return the range of a plot in words."""
-    return _range(plot.points, plot.name)
-
-
 def progress_svg(done: int, whole: int) -> Markup:
     """Return a bar of progress."""
     width = 600
@@ -206,7 +201,9 @@ def _point_text(point: PlotPoint, name: str) -> str:
     return f"{instant(point.at_ms)}: {values}"
 
 
-def _range(points: Sequence[PlotPoint], name: str) -> str:
+def plot_caption(plot: Plot) -> str:
+    """Return the range of a plot in words."""
+    points, name = plot.points, plot.name
     if not points:
         return "no number"
     least, most = min(point.least for point in points), max(point.most for point in points)

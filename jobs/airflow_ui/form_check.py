@@ -22,6 +22,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from jobs.airflow_ui.context import Site
+from jobs.airflow_ui.decide.airflow import manual_run_id, token_of
 from jobs.airflow_ui.security import may_backfill
 from jobs.orchestration.backfill_checks import checked_form
 from jobs.orchestration.backfill_form import BackfillForm, FormError
@@ -40,7 +41,6 @@ log = logging.getLogger(__name__)
 MAX_BODY: Final = 100_000
 SHOWN_AT_THE_BUTTON: Final = 440
 _PATH: Final = re.compile(r"/api/v2/dags/backfill_([a-z][a-z0-9_]*)/dagRuns/?\Z", re.ASCII)
-_NOT_IN_A_RUN_ID: Final = re.compile(r"[^A-Za-z0-9_.~:+-]")
 
 
 class BackfillFormCheck:
@@ -75,7 +75,7 @@ def _status(request: Request, error: FormError) -> int:
     """
     if request.headers.get("sec-fetch-mode") == "cors" and request.headers.get("sec-fetch-site") == "same-origin":
         return SHOWN_AT_THE_BUTTON
-    return 409 if error.open_ranges else 400
+    return 409 if error.open_requests else 400
 
 
 async def _checked(request: Request, name: str, body: bytes) -> bytes:
@@ -97,8 +97,7 @@ async def _checked(request: Request, name: str, body: bytes) -> bytes:
 
 
 async def _may_start(request: Request, name: str) -> bool:
-    scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
-    token = bearer if scheme.lower() == "bearer" else request.cookies.get("_token")
+    token = token_of(request)
     if not token:
         return False
     try:
@@ -127,7 +126,7 @@ def _completed(pipeline: Pipeline, given: Mapping[str, Any], form: BackfillForm)
     if form.if_open is IfOpen.REPLACE:
         conf = conf | {"replaces": sorted(form.replaces or ())}
     now = datetime.fromtimestamp(now_ms() / 1000, tz=UTC).isoformat(timespec="milliseconds")
-    run_id = _NOT_IN_A_RUN_ID.sub("-", f"manual__{bounds['from']}_to_{bounds['to']}__{now}")
+    run_id = manual_run_id(f"{bounds['from']}_to_{bounds['to']}", now)
     return {**given, "conf": conf, "dag_run_id": given.get("dag_run_id") or run_id}
 
 

@@ -16,12 +16,12 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from jinja2 import ChoiceLoader, Environment, PackageLoader
 from markupsafe import Markup
 
-from jobs.airflow_ui.drawings import past_svg
+from jobs.airflow_ui.drawings import past_svg, plot_caption, plot_svg
 from jobs.airflow_ui.security import HEADERS
 from jobs.pipeline.slices import show_instant
 from jobs.plain_text import escaped_json
 from jobs.review import links
-from jobs.review.pages.cells import cell, is_number
+from jobs.review.pages.cells import cell, cells_of, is_number
 from jobs.review.report.page import helpers, template_environment
 from jobs.review.report.style import page_style
 
@@ -76,9 +76,12 @@ def environment() -> Environment:
         helpers(),
         links=links,
         cell=cell,
+        cells_of=cells_of,
         is_number=is_number,
         show_instant=show_instant,
         past_svg=past_svg,
+        plot_svg=plot_svg,
+        plot_caption=plot_caption,
         dag_in_airflow=_dag,
         dag_run_in_airflow=_dag_run,
         json_text=escaped_json,

@@ -70,25 +70,20 @@ def accept_rewrite_command(
         except RequestError as error:
             options.complain(f"warning: {error}")
     elif chosen:
-        why = _reason(reason, chosen)
+        if reason is None:
+            raise RequestError(
+                f"{_named(chosen)}: an acceptance needs a reason (--reason TEXT); the ledger stores it with your name. "
+                "Nothing was accepted"
+            )
         if not (is_sure or _confirmed(work, chosen, may_ask=not as_json)):
             options.complain("nothing was accepted")
             return options.REFUSED
-        done = accept_rewrites(work, rewrites, chosen, reason=why, who=options.who())
+        done = accept_rewrites(work, rewrites, chosen, reason=reason, who=options.who())
     if as_json:
         options.print_json(_json(work, view, rewrites, chosen=chosen, accepted=done.accepted))
     else:
         _tell(work, done)
     return options.OK
-
-
-def _reason(reason: str | None, chosen: Sequence[Rewrite]) -> str:
-    if reason is None:
-        raise RequestError(
-            f"{_named(chosen)}: an acceptance needs a reason (--reason TEXT); the ledger stores it with your name. "
-            "Nothing was accepted"
-        )
-    return reason
 
 
 def _named(chosen: Sequence[Rewrite]) -> str:

@@ -215,10 +215,8 @@ def _show_finding(finding: Finding) -> None:
 def _tally(findings: tuple[Finding, ...]) -> str:
     severities = [finding.severity for finding in findings]
     counts = {kind: severities.count(kind) for kind in (Severity.ERROR, Severity.WARNING)}
-    errors, warnings = (counted(number, kind.value) for kind, number in counts.items())
-    if texts := [text for text, number in zip((errors, warnings), counts.values(), strict=True) if number]:
-        return " and ".join(texts)
-    return "fit for replay"
+    texts = [counted(number, kind.value) for kind, number in counts.items() if number]
+    return " and ".join(texts) or "fit for replay"
 
 
 def examination_json(examination: Examination) -> dict[str, Any]:

@@ -9,12 +9,10 @@ import click
 from typing_extensions import override
 
 from jobs.cli import options
-from jobs.ledger.seen_log import known_log
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound, read_in_zone, show_instant
 from jobs.plain_text import counted
-from jobs.planning.chains import RunsByState
 from jobs.planning.published_spec import on_published_spec
 from jobs.planning.request_context import RequestContext
 from jobs.planning.stored_spec import at_read_log, spec_of_request, stored_pipeline
@@ -119,20 +117,16 @@ def explain_command(  # noqa: PLR0913  (its options)
 def _locator(work: RequestContext, *, view: LedgerView, master: str | None) -> Locator:
     def find(run: StagedRun, record_id: str) -> tuple[int, int | None]:
         from jobs.engine.user_errors import explained
-        from jobs.review.position import Wanted, locate
+        from jobs.review.position import locate
         from jobs.spark.lazy_session import LazySession
 
         spec = stored_pipeline(work.pipeline, view.requests[run.request_id])
         spec = at_read_log(spec, work.lake, run, stored=spec_of(view, run))
         named = {"record_id": work.pipeline.log.record_id}
         spec = spec.model_copy(update={"log": spec.log.model_copy(update=named)})
-        slice_, by_state = run.result.slice, RunsByState.of(view)
-        before, warm_up = by_state.checkpoint_before(run), by_state.warm_up_before(run)
-        known = known_log(view, [slice_])
-        wanted = Wanted(one=slice_, record_id=record_id, before=before, warm_up=warm_up, known=known)
+        session = LazySession.named("hindcast explain", master)
         with explained(spec):
-            place = locate(LazySession.named("hindcast explain", master), spec, work.lake, wanted=wanted)
-        return place.rank, place.watermark_ms
+            return locate(session, spec, work.lake, view=view, run=run, record_id=record_id)
 
     return find
 

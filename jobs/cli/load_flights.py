@@ -1,6 +1,6 @@
 """The command load-flights."""
 
-from datetime import date, datetime
+from datetime import datetime
 
 import click
 
@@ -47,10 +47,6 @@ def load_flights_command(*, from_day: datetime, to_day: datetime, master: str | 
     skipped = f"; {counted(len(summary.skipped), 'day')} loaded before" if summary.skipped else ""
     options.say(
         f"{counted(summary.records, 'flight')} of {counted(len(summary.loaded), 'day')} in "
-        f"[{_iso(first)}, {_iso(last)}) loaded into {summary.table}{skipped}"
+        f"[{first}, {last}) loaded into {summary.table}{skipped}"
     )
     return options.OK
-
-
-def _iso(day: date) -> str:
-    return day.isoformat()

@@ -1,6 +1,6 @@
 """The command `hindcast metrics`: the state of all pipelines in the text format of Prometheus."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import click
@@ -11,7 +11,7 @@ from prometheus_client.registry import CollectorRegistry
 from jobs.cli import options
 from jobs.plain_text import escaped
 from jobs.planning.change_sentences import told_changes
-from jobs.review.metrics import HELP, Gauge, gauges
+from jobs.review.metrics import HELP, gauges
 from windowlib.errors import HindcastError
 
 PREFIX: Final = "hindcast"
@@ -36,7 +36,7 @@ def metrics_command(*, pipeline_name: str | None, as_json: bool, places: options
     cannot be read has the gauge hindcast_readable 0, and the exit status is 1.
     """
     files = places.chosen(pipeline_name)
-    by_pipeline: dict[str, list[Gauge]] = {file.name: [_readable(0)] for file in files.broken}
+    by_pipeline: dict[str, dict[str, float]] = {file.name: {READABLE: 0} for file in files.broken}
     status = options.REFUSED if by_pipeline else options.OK
     for pipeline in files.good:
         try:
@@ -46,20 +46,20 @@ def metrics_command(*, pipeline_name: str | None, as_json: bool, places: options
             if changes.slices is None:
                 options.complain(f"{pipeline.name}: {' '.join(changes.sentences)}")
             changed = None if changes.slices is None else len(changes.slices)
-            by_pipeline[pipeline.name] = [_readable(1), *gauges(work, view, changed=changed)]
+            by_pipeline[pipeline.name] = {READABLE: 1} | gauges(work, view, changed=changed)
         except HindcastError as error:
             options.complain(f"{pipeline.name}: {error}")
-            by_pipeline[pipeline.name] = [_readable(0)]
+            by_pipeline[pipeline.name] = {READABLE: 0}
             status = options.REFUSED
     if as_json:
-        options.print_json({name: {gauge.name: gauge.value for gauge in own} for name, own in by_pipeline.items()})
+        options.print_json(by_pipeline)
     else:
         for line in prometheus_text(by_pipeline).splitlines():
             options.say(line)
     return status
 
 
-def prometheus_text(by_pipeline: Mapping[str, Sequence[Gauge]]) -> str:
+def prometheus_text(by_pipeline: Mapping[str, Mapping[str, float]]) -> str:
     """Return the gauges of pipelines in the text format of Prometheus, one family per gauge."""
     registry = CollectorRegistry()
     registry.register(_Families(by_pipeline))
@@ -69,26 +69,14 @@ def prometheus_text(by_pipeline: Mapping[str, Sequence[Gauge]]) -> str:
 class _Families:
     """A collector over fixed gauges."""
 
-    def __init__(self, by_pipeline: Mapping[str, Sequence[Gauge]]) -> None:
+    def __init__(self, by_pipeline: Mapping[str, Mapping[str, float]]) -> None:
         self._by_pipeline = by_pipeline
 
     def collect(self) -> Iterator[Metric]:
-        names = {gauge.name: gauge.help for own in self._by_pipeline.values() for gauge in own}
-        for name in sorted(names, key=_place):
-            family = GaugeMetricFamily(f"{PREFIX}_{name}", names[name], labels=["pipeline"])
+        for name, text in {READABLE: "1 if the pipeline's file and ledger can be read, else 0.", **HELP}.items():
+            family = GaugeMetricFamily(f"{PREFIX}_{name}", text, labels=["pipeline"])
             for pipeline, own in self._by_pipeline.items():
-                for value in _values(own, name):
-                    family.add_metric([escaped(pipeline)], value)  # the name of a broken file may be anything
-            yield family
-
-
-def _values(own: Iterable[Gauge], name: str) -> Iterator[float]:
-    return (gauge.value for gauge in own if gauge.name == name)
-
-
-def _place(name: str) -> int:
-    return -1 if name == READABLE else list(HELP).index(name)
-
-
-def _readable(value: int) -> Gauge:
-    return Gauge(name=READABLE, help="1 if the pipeline's file and ledger can be read, else 0.", value=value)
+                if name in own:
+                    family.add_metric([escaped(pipeline)], own[name])  # the name of a broken file may be anything
+            if family.samples:
+                yield family

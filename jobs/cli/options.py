@@ -195,21 +195,13 @@ event_time_option = click.option(
 )
 
 
-def range_options(command: Callable[_Parameters, _Result], *, required: bool = True) -> Callable[_Parameters, _Result]:
+def range_options(command: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
     """Add --from and --to, the half-open range of a command."""
     to = click.option(
-        "--to",
-        "to_text",
-        required=required,
-        metavar="DATE",
-        help="End of the range, not included: [from, to) is half-open.",
+        "--to", "to_text", metavar="DATE", help="End of the range, not included: [from, to) is half-open."
     )
     start = click.option(
-        "--from",
-        "from_text",
-        required=required,
-        metavar="DATE",
-        help="Start of the range: a date or time at which a slice starts.",
+        "--from", "from_text", metavar="DATE", help="Start of the range: a date or time at which a slice starts."
     )
     return start(to(command))
 

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -54,7 +53,7 @@ With --json, a current slice has the id and the verdict of its run. If a person 
     epilog="Example: hindcast plan flights --from 2013-02-01 --to 2013-02-08",
 )
 @click.argument("pipeline_name", metavar="PIPELINE")
-@partial(options.range_options, required=False)
+@options.range_options
 @options.event_time_option
 @click.option("--fresh", is_flag=True, help="Plan a new chain that begins at --from without a state from before.")
 @options.warm_up_option

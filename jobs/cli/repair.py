@@ -1,7 +1,5 @@
 """The command repair."""
 
-from functools import partial
-
 import click
 
 from jobs.cli import options
@@ -28,7 +26,7 @@ from jobs.runs import WarmUp
     short_help="Put late records into their windows.",
     epilog="Example: hindcast repair flights --from 2013-02-01 --to 2013-03-01 --run --no-publish",
 )
-@partial(options.range_options, required=False)
+@options.range_options
 @click.option(
     "--at-most",
     "at_most_text",

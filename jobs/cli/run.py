@@ -47,7 +47,7 @@ _OR_REPLACE: Final = (
     epilog="Example: hindcast run flights --from 2013-02-01 --to 2013-02-08 --chunk 3",
 )
 @click.argument("pipeline_name", metavar="PIPELINE")
-@partial(options.range_options, required=False)
+@options.range_options
 @options.event_time_option
 @click.option(
     "--request",

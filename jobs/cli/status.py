@@ -92,6 +92,7 @@ def _state(work: RequestContext) -> dict[str, Any]:
     work = replace(work, read_log=_read_once(work.read_log))
     waits = awaited(work, view)
     on_chain, edited = on_published_spec(work, view)
+    failing = failing_in_sight(view)
     return {
         "pipeline": work.pipeline.name,
         "ledger_version": view.version,
@@ -103,7 +104,7 @@ def _state(work: RequestContext) -> dict[str, Any]:
         },
         "published_ranges": _ranges(view),
         "published_verdicts": _verdicts(view, view.published),
-        "failed": _failed(view),
+        "failed": failed_in_sight(failing) if failing else None,
         "newest_publication": _newest_publication(view),
         "freshness": freshness_line(work, view),
         "waits": None if waits is None else waits.line,
@@ -149,12 +150,6 @@ def _ranges(view: LedgerView) -> list[list[str]]:
 def _verdicts(view: LedgerView, runs: Mapping[str, str]) -> dict[str, int]:
     """Return the tally of some runs (slice id -> run id). A run whose attempts were condemned is not counted."""
     return tally(brief.standing for brief in briefs_among(view, runs.values()) if brief.standing is not None)
-
-
-def _failed(view: LedgerView) -> str | None:
-    """Return which of the runs that readers see have failed checks, and what a person can do."""
-    failing = failing_in_sight(view)
-    return failed_in_sight(failing) if failing else None
 
 
 def _newest_publication(view: LedgerView) -> dict[str, Any] | None:

@@ -103,7 +103,12 @@ class TableCounter:
         self._keep(
             Change.CHANGED,
             (
-                (-float(scores[at]), self._sample(Change.CHANGED, old, new, differs=self._differing(differs, at)))
+                (
+                    -float(scores[at]),
+                    self._sample(
+                        Change.CHANGED, old, new, differs=tuple(name for name in differs if differs[name][at])
+                    ),
+                )
                 for at, old, new in zip(best.tolist(), *taken, strict=True)
             ),
         )
@@ -115,9 +120,6 @@ class TableCounter:
                 name, kind, is_value=name in self._shape.values, files=files, kept_numbers=self._limits.kept_numbers
             )
         return self._columns[name]
-
-    def _differing(self, differs: Mapping[str, Any], row: int) -> tuple[str, ...]:
-        return tuple(name for name, where in differs.items() if where[row])
 
     def _sample_alone(self, part: Matched, rows: pa.ChunkedArray, change: Change) -> None:
         taken = rows_of(part.rows.take(rows.slice(0, self._most)))
@@ -202,8 +204,7 @@ def compared_tables(stored: StoredRuns, sides: Sides, *, all_panes: bool) -> Ite
 
     A table comes once for each set of key columns of the runs' specs.
     """
-    runs = [run for side in (sides.before, sides.after) for name in sides.slices if (run := side.runs.get(name))]
-    named = {name for run in runs for name in run.result.digests}
+    named = {name for run in sides.differing for name in run.result.digests}
     side_outputs = sorted(name for name in named if name.startswith(tables.SIDE_OUTPUTS))
     for table in (tables.WINDOW_OUTPUTS, *tables.RECORD_TABLES, *side_outputs):
         columns = table_columns(stored.lake.table(stored.pipeline, table))

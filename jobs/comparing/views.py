@@ -35,6 +35,12 @@ class Sides:
             if _run_id(before.get(slice_id)) != _run_id(after.get(slice_id))
         )
 
+    @property
+    def differing(self) -> tuple[StagedRun, ...]:
+        """The runs of these slices in both views."""
+        runs = (side.runs.get(name) for side in (self.before, self.after) for name in self.slices)
+        return tuple(run for run in runs if run is not None)
+
 
 def request_sides(view: LedgerView, request_id: str | None = None) -> Sides:
     """Return what readers see, and what they would see after the publication of a request.

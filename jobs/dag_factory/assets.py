@@ -11,7 +11,7 @@ from jobs.plain_text import escaped
 from jobs.review import links
 
 if TYPE_CHECKING:
-    from jobs.orchestration.dag_tasks import Published
+    from jobs.publishing.rules import PublicationAttempt
 
 
 PUBLICATIONS = "_publications"
@@ -57,21 +57,29 @@ class AssetOperator(BaseOperator):
         super().__init__(outlets=[self.asset, self.publications], **kwargs)
         self.pipeline_name = pipeline.name
 
-    def send_events(self, context: Context, published: "Published") -> dict[str, Any]:
+    def send_events(self, context: Context, attempt: "PublicationAttempt") -> dict[str, Any]:
         """Send the events of a publication: one for each changed slice, or one for all of them if there are many.
 
         The asset of publications has one more event, without a partition key. Returns the publication, for XCom.
         Raises AirflowSkipException: no slice has changed, so consumers are not started.
         """
-        if not published.changed:
-            raise AirflowSkipException(escaped(published.why))
+        from jobs.orchestration.dag_tasks import event_keys
+
+        if not attempt.changed:
+            raise AirflowSkipException(escaped(attempt.why))
+        changed, keys = list(attempt.changed), event_keys(attempt.changed)
+        sent: dict[str, Any] = {
+            "published": attempt.is_published,
+            "why": attempt.why,
+            "changed": changed,
+            "partitions": keys,
+        }
         event = context["outlet_events"][self.asset]
-        first = published.changed[0]
-        event.extra = published.to_json() | {
+        event.extra = sent | {
             "pipeline": self.pipeline_name,
             "url": absolute(links.pipeline_page(self.pipeline_name)),
-            "first_changed": absolute(links.slice_page(self.pipeline_name, first)),
+            "first_changed": absolute(links.slice_page(self.pipeline_name, changed[0])),
         }
-        event.add_partitions(published.partitions)
+        event.add_partitions(keys)
         context["outlet_events"][self.publications].extra = event.extra
-        return published.to_json()
+        return sent

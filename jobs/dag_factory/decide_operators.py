@@ -60,15 +60,14 @@ class PublishDecidedOperator(AssetOperator):
 
     @override
     def execute(self, context: Context) -> dict[str, Any]:
-        from jobs.orchestration import dag_tasks, decisions
+        from jobs.orchestration import decisions
 
         with _decision_errors(context):
             outcome = decisions.publish_decided(
                 self.pipeline_file, decided_of(context), decider_of(context), lake=self.lake
             )
         self.log.info("%s", escaped(outcome.why))
-        published = dag_tasks.Published(is_published=outcome.is_published, why=outcome.why, changed=outcome.changed)
-        return self.send_events(context, published)
+        return self.send_events(context, outcome)
 
 
 class ClearGateOperator(LakeOperator):

@@ -88,7 +88,7 @@ def sending_gauges(order: "Order") -> Iterator[None]:
 
         try:
             pipeline, gauges = dag_tasks.gauges_of(order)
-            for gauge in gauges:
-                stats.gauge(f"hindcast.{pipeline}.{gauge.name}", gauge.value, tags={"pipeline": pipeline})
+            for name, value in gauges.items():
+                stats.gauge(f"hindcast.{pipeline}.{name}", value, tags={"pipeline": pipeline})
         except Exception as error:  # noqa: BLE001 - monitoring must not stop a publication
             log.warning("the gauges were not sent: %s", escaped(error))

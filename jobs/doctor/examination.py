@@ -84,12 +84,6 @@ class Examination:
         return None if any(finding.severity is Severity.ERROR for finding in self.findings) else self.accepted
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Chosen:
-    slices: SliceCandidate
-    order: OrderChoice
-
-
 @dataclass(kw_only=True)
 class _Search:
     """Searches the first combination of slices and order that is accepted and has no ties.
@@ -113,11 +107,8 @@ class _Search:
             self._samples[slices] = kept = (frozenset(asked), read)
         return kept[1]
 
-    def choose(self, candidates: Sequence[SliceCandidate]) -> _Chosen | None:
+    def choose(self, candidates: Sequence[SliceCandidate]) -> tuple[SliceCandidate, OrderChoice] | None:
         """Return the first combination that runs."""
-        return next(self._running(candidates), None)
-
-    def _running(self, candidates: Sequence[SliceCandidate]) -> Iterator[_Chosen]:
         readable = {name: self.facts.columns[name] for name in readable_columns(self.facts)}
         wishes = self.request.wishes
         for slices in candidates:
@@ -132,14 +123,12 @@ class _Search:
                 if isinstance(tried, Refused):
                     is_new = not (wishes.order or wishes.slice_by) and (order is APPENDED or slices.kind == "commits")
                     self.refusals.setdefault(tried.text, is_new and tried.by_grammar)
-                elif self._has_ties(slices, order):
+                elif order.columns is not None and ties(self.sample(slices, order.columns), order.columns):
                     tie = f"log.order {order.text} does not order all records: some of a slice have the same values"
                     self.refusals.setdefault(tie, False)
                 else:
-                    yield _Chosen(slices=slices, order=order)
-
-    def _has_ties(self, slices: SliceCandidate, order: OrderChoice) -> bool:
-        return order.columns is not None and ties(self.sample(slices, order.columns), order.columns) > 0
+                    return slices, order
+        return None
 
     def tried(self, proposal: Proposal) -> Accepted | Refused:
         instants = self.instants_ms(proposal.slices)
@@ -220,8 +209,8 @@ def _examined(request: Request, facts: TableFacts, roles: Roles, *, now_ms: int)
         )
     search = _Search(request=request, facts=facts, roles=roles)
     chosen = search.choose(candidates)
-    slices = candidates[0] if chosen is None else chosen.slices
-    order = None if chosen is None else chosen.order.columns
+    slices = candidates[0] if chosen is None else chosen[0]
+    order = None if chosen is None else chosen[1].columns
     sample = search.sample(slices, order or ())
     is_cut = slices.kind == "partition" and slices.is_known
     measures = measure(
@@ -240,7 +229,7 @@ def _examined(request: Request, facts: TableFacts, roles: Roles, *, now_ms: int)
         repeated = measures.duplicates
         are_copies = repeated is not None and repeated.records and not repeated.other_times
         proposal = replace(
-            search.proposal(chosen.slices, chosen.order, suggestion),
+            search.proposal(*chosen, suggestion),
             distinct_days=repeated.within_days if repeated is not None and are_copies else None,
         )
         tried = search.tried(proposal)

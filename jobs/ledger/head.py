@@ -139,10 +139,10 @@ def advice_without(uri: str, file: str | None = None) -> str:
     )
 
 
-def head_in_commits(uri: str, *, recent: int = RECENT_COMMITS) -> Head | None:
+def head_in_commits(uri: str) -> Head | None:
     """Return the head in the newest commit of the pipeline's tallies that stores one; None without such a commit.
 
-    The newest `recent` commits of the table are searched.
+    The newest `RECENT_COMMITS` commits of the table are searched.
     Raises StoreError: the table cannot be read.
     """
     from deltalake.exceptions import TableNotFoundError
@@ -150,7 +150,7 @@ def head_in_commits(uri: str, *, recent: int = RECENT_COMMITS) -> Head | None:
     table = f"{uri.rpartition('/')[0]}/{TALLIES}"
     with reading(table):
         try:
-            commits = open_newest(table).delta.history(recent)
+            commits = open_newest(table).delta.history(RECENT_COMMITS)
         except TableNotFoundError:
             return None
     return next((head for head in map(head_of, commits) if head is not None), None)

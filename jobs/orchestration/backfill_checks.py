@@ -63,7 +63,9 @@ def check_open(work: RequestContext, form: BackfillForm) -> tuple[str, ...]:
             refuse_without_work(work, view, asked, resumed=resumed, planned=planned)
     except RangeTaken as error:
         if form.if_open is not IfOpen.WAIT:
-            raise FormError(Problem(f"{with_capital(str(error))}.", "if_open"), open_ranges=error.open_ranges) from None
+            raise FormError(
+                Problem(f"{with_capital(str(error))}.", "if_open"), open_requests=error.open_requests
+            ) from None
     return tuple(request.request_id for request in in_the_way(work, view, asked) if request.request_id != resumed)
 
 

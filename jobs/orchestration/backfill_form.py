@@ -29,8 +29,8 @@ from windowlib.errors import RangeError, RequestError
 
 if TYPE_CHECKING:
     from jobs.ledger.provenance import DagRunOrigin
-    from jobs.orchestration.open_ranges import OpenRange
     from jobs.planning.request_context import Asked, IfOpen, RequestContext  # a parsed DAG file has no deltalake
+    from jobs.review.pages.state import OpenRequest
 
 
 FIELDS: Final = ("from", "to", "reason", "publish", "fresh", "if_open", "replaces", "request", "ledger_version")
@@ -59,13 +59,13 @@ class Problem(NamedTuple):
 class FormError(RequestError):
     """The input of the form is not valid. `problems` has one for each field that is wrong.
 
-    `open_ranges` are the open requests that have slices of the range, if nothing else is wrong.
+    `open_requests` are the open requests that have slices of the range, if nothing else is wrong.
     """
 
-    def __init__(self, *problems: Problem, open_ranges: "Sequence[OpenRange]" = ()) -> None:
+    def __init__(self, *problems: Problem, open_requests: "Sequence[OpenRequest]" = ()) -> None:
         super().__init__(" ".join(problem.text for problem in problems))
         self.problems = problems
-        self.open_ranges = tuple(open_ranges)
+        self.open_requests = tuple(open_requests)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

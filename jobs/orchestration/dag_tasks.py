@@ -6,7 +6,7 @@
 
 import re
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -33,9 +33,9 @@ from jobs.plain_text import shortened
 from jobs.planning.lease_keeping import release
 from jobs.planning.readiness import Waiting
 from jobs.planning.request_context import Asked, IfOpen, RequestContext, open_request_context, published_pipeline
-from jobs.publishing.rules import describe_hold
+from jobs.publishing.rules import PublicationAttempt, describe_hold
 from jobs.replay.process_memory import share_one_heap
-from jobs.review.metrics import Gauge, gauges
+from jobs.review.metrics import gauges
 from jobs.wall_clock import now_ms
 from windowlib.errors import RequestError, SpecError
 
@@ -74,34 +74,6 @@ class DagRun:
         # Operators start the runs that the schedule needs besides its own, such as one that waits.
         by = "scheduled" if self.run_type == "operator_triggered" else self.run_type
         return f"{self.user or by} (Airflow)"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
-    """The result of the publish task.
-
-    `changed` are the slices whose rows differ from what readers saw before. `partitions` are the keys of the asset
-    events: one for each changed slice, or one for the whole range if more than `MAX_EVENTS` slices changed.
-    """
-
-    is_published: bool
-    why: str
-    changed: tuple[str, ...] = ()
-
-    @property
-    def partitions(self) -> list[str]:
-        if len(self.changed) <= MAX_EVENTS:
-            return list(self.changed)
-        return [f"{self.changed[0]}..{self.changed[-1]}"]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the result as plain data, for XCom and for the asset event."""
-        return {
-            "published": self.is_published,
-            "why": self.why,
-            "changed": list(self.changed),
-            "partitions": self.partitions,
-        }
 
 
 def plan(
@@ -168,7 +140,7 @@ def places(order: Order) -> tuple[str, str]:
     return work.lake.root, work.lake.event_log(work.pipeline)
 
 
-def gauges_of(order: Order) -> tuple[str, list[Gauge]]:
+def gauges_of(order: Order) -> tuple[str, dict[str, float]]:
     """Return the name of the order's pipeline and the gauges of its ledger now."""
     work = order.context(now_ms)
     return work.pipeline.name, gauges(work, work.ledger.view())
@@ -199,7 +171,7 @@ def gate(order: Order) -> Gate:
     return gating.gate(order.context(now_ms), opened=order.opened, slices=order.slices)
 
 
-def publish(order: Order, *, publisher: str | None = None) -> Published:
+def publish(order: Order, *, publisher: str | None = None) -> PublicationAttempt:
     """Publish the request of an order, if the order asks for it and the ledger's rules allow it.
 
     `publisher` names the DAG run. If it has published the request before, the result has the same changed slices again.
@@ -212,20 +184,23 @@ def publish(order: Order, *, publisher: str | None = None) -> Published:
     if is_candidate or not order.publish:
         release(work, order.opened)
         why = "a person promotes a candidate after its comparison" if is_candidate else "as the run's parameters ask"
-        return Published(is_published=False, why=f"staged, not published, {why}")
+        return PublicationAttempt(request_id=order.request_id, is_published=False, why=f"staged, not published, {why}")
     settled = None if request is None else settled_elsewhere(view, request)
     if settled is not None:
-        return Published(is_published=False, why=settled)
-    publication = scheduling.publish_task(
+        return PublicationAttempt(request_id=order.request_id, is_published=False, why=settled)
+    attempt = scheduling.publish_task(
         work, opened=order.opened, who=order.who, slices=order.slices, publisher=publisher
     )
-    if publication.is_published:
-        return Published(is_published=True, why=publication.why, changed=publication.changed)
-    if publication.waits_for is not None:
-        return Published(is_published=False, why=publication.why)
-    raise RequestError(
-        f"request {order.request_id} of pipeline {work.pipeline.name} was not published: {publication.why}"
-    )
+    if not attempt.is_published and attempt.waits_for is None:
+        raise RequestError(
+            f"request {order.request_id} of pipeline {work.pipeline.name} was not published: {attempt.why}"
+        )
+    return attempt
+
+
+def event_keys(changed: Sequence[str]) -> list[str]:
+    """Return the keys of the asset events of changed slices: the slices, or one for their whole range if many."""
+    return list(changed) if len(changed) <= MAX_EVENTS else [f"{changed[0]}..{changed[-1]}"]
 
 
 def runs_to_clear(order: Order, state: RunStateOf, *, publisher: str) -> tuple[DagRunOrigin, ...]:

@@ -5,7 +5,6 @@ a crash and stops nobody.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from jobs.ledger.events import LedgerEvent, closed_event
@@ -24,7 +23,7 @@ from jobs.planning.request_context import (
     is_left_empty,
     open_request,
 )
-from jobs.review.pages.state import HeldSlice, OpenRequest, held_of, open_request as shown_request
+from jobs.review.pages.state import OpenRequest, held_of, open_request as shown_request
 from jobs.runs import SHOWN_DIGITS, Slice
 from windowlib.errors import InvariantBroken, RequestError
 
@@ -38,39 +37,16 @@ IN_THE_FORM: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenRange:
-    """An open request that is in the way of another one, and its held slices."""
-
-    request: OpenRequest
-    held: tuple[HeldSlice, ...]
-
-    @property
-    def told(self) -> str:
-        """The request in one sentence: id, person, reason, range, state, held slices with why."""
-        request = self.request
-        stopping = [f"{slice_.slice_id}: {slice_.reason}" for slice_ in self.held]
-        held = f" ({first_of(stopping, MAX_HELD, separator='; ')})" if stopping else ""
-        why = f" ({shortened(request.reason)})" if request.reason else ""
-        return (
-            f"request {request.request_id[:SHOWN_DIGITS]} of {request.who}{why} is open for {request.range_text}, "
-            f"{counted(request.staged, 'slice')} staged: it {_predicate(request.waits)}{held}"
-        )
-
-
 class RangeTaken(RequestError):  # noqa: N818
-    """Another open request has slices of the range. `open_ranges` are all such requests, oldest first.
+    """Another open request has slices of the range. `open_requests` are all such requests, oldest first.
 
     `facts` tells which they are, without advice. `can_replace` tells whether the request may be asked again to replace
     them. The message has the words of the form.
     """
 
-    def __init__(self, open_ranges: Sequence[OpenRange], *, asked: str, why_not: str = "") -> None:
-        named = first_of([open_range.told for open_range in open_ranges], MAX_NAMED, separator="; ")
-        self.open_ranges = tuple(open_ranges)
-        self.can_replace = not why_not
-        self.facts = f"{asked} is not started: {named}{f'. {why_not}' if why_not else ''}"
-        super().__init__(f"{self.facts}. {IN_THE_FORM}" if self.can_replace else self.facts)
+    def __init__(self, open_requests: Sequence[OpenRequest], *, facts: str, can_replace: bool) -> None:
+        super().__init__(f"{facts}. {IN_THE_FORM}" if can_replace else facts)
+        self.open_requests, self.facts, self.can_replace = tuple(open_requests), facts, can_replace
 
 
 def open_range(work: RequestContext, asked: Asked) -> Opened:
@@ -129,7 +105,7 @@ def refuse_without_work(
     if request is None or any(lease.lease_id == asked.lease_id for lease in request.leases) or planned.stale:
         return
     if held_of(view, request):
-        raise RangeTaken([_shown(work, view, request)], asked=_range_of(work, asked))
+        raise _range_taken(work, view, asked, others=[request])
 
 
 def _room(work: RequestContext, view: LedgerView, asked: Asked, *, request_id: str) -> Sequence[LedgerEvent]:
@@ -148,12 +124,28 @@ def _room(work: RequestContext, view: LedgerView, asked: Asked, *, request_id: s
         by = f"request {request_id[:SHOWN_DIGITS]} of {asked.who}" if request_id else f"what {asked.who} sees published"
         why, new_id = f"replaced by {by}", request_id or None
         return [closed_event(request.request_id, why, who=asked.who, by=new_id) for request in others]
-    shown = [_shown(work, view, request) for request in others]
-    raise RangeTaken(shown, asked=_range_of(work, asked), why_not=why_not)
+    raise _range_taken(work, view, asked, others=others, why_not=why_not)
 
 
-def _shown(work: RequestContext, view: LedgerView, request: Request) -> OpenRange:
-    return OpenRange(request=shown_request(work, view, request), held=held_of(view, request))
+def _range_taken(
+    work: RequestContext, view: LedgerView, asked: Asked, *, others: Sequence[Request], why_not: str = ""
+) -> RangeTaken:
+    shown = [shown_request(work, view, request) for request in others]
+    named = first_of([_told(view, open_one) for open_one in shown], MAX_NAMED, separator="; ")
+    facts = f"{_range_of(work, asked)} is not started: {named}{f'. {why_not}' if why_not else ''}"
+    return RangeTaken(shown, facts=facts, can_replace=not why_not)
+
+
+def _told(view: LedgerView, shown: OpenRequest) -> str:
+    """Return an open request in one sentence: id, person, reason, range, state, held slices with why."""
+    request = shown.request
+    stopping = [f"{slice_.slice_id}: {slice_.reason}" for slice_ in held_of(view, request)]
+    held = f" ({first_of(stopping, MAX_HELD, separator='; ')})" if stopping else ""
+    why = f" ({shortened(request.reason)})" if request.reason else ""
+    return (
+        f"request {request.request_id[:SHOWN_DIGITS]} of {request.who}{why} is open for {shown.range_text}, "
+        f"{counted(len(request.runs), 'slice')} staged: it {_predicate(shown.waits)}{held}"
+    )
 
 
 def _range_of(work: RequestContext, asked: Asked) -> str:

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 SAMPLES = 3
 
 
-def order_differences(order: "Order", *, samples: int = SAMPLES) -> "Differences | None":
+def order_differences(order: "Order") -> "Differences | None":
     """Return what the publication of an order's request would change; None if readers see all of it already.
 
-    So many `samples` of each table and each kind of change have rows side by side.
+    Three samples of each table and each kind of change have rows side by side.
     Raises StoreError: rows cannot be read, or differ from those that were written.
     """
     from jobs.comparing.compare import Comparison, compare  # imports Arrow and DuckDB
@@ -25,4 +25,4 @@ def order_differences(order: "Order", *, samples: int = SAMPLES) -> "Differences
     if differing_request(view, order.request_id) is None:
         return None
     sides = request_sides(view, order.request_id)
-    return compare(work.lake, work.pipeline.name, sides, options=Comparison(samples=samples))
+    return compare(work.lake, work.pipeline.name, sides, options=Comparison(samples=SAMPLES))

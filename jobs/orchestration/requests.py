@@ -68,12 +68,11 @@ class Staging:
     """Options of staging.
 
     At most `chunk` slices are ordered together (None: no limit), with at most `chunk_records`; a slice with more is
-    ordered alone. `stop_on_fail`: a failed check ends the staging. `on_progress` is called before and after each chunk.
+    ordered alone. `on_progress` is called before and after each chunk.
     """
 
     chunk: int | None = None
     chunk_records: int = RECORDS_PER_CHUNK
-    stop_on_fail: bool = False
     on_progress: Callable[[Progress], None] = field(default=lambda _progress: None)
 
 
@@ -180,7 +179,7 @@ def stage(
         is_candidate=request.is_candidate,
     )
     # The scheduled chain stops at a failed check.
-    stops_on_fail = staging.stop_on_fail or request.kind is RequestKind.SCHEDULED
+    stops_on_fail = request.kind is RequestKind.SCHEDULED
     replayed: set[str] = set()
     log_state, current = (None, None) if planned is None else planned
     first, growing = current, 1

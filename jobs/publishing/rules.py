@@ -94,7 +94,7 @@ def judge_publication(
         or _replaced(view, request)
         or _held(view, request)
         or _of_other_suite(edited, view, request)
-        or (None if is_begun else _empty(request))
+        or (None if is_begun else Obstacle(f"request {request.request_id} has no runs yet; run it first"))
         or incomplete
         or _not_promotable(work, view, request)
         or _broken_chain(work, view, request)
@@ -370,11 +370,6 @@ def _not_promotable(work: RequestContext, view: LedgerView, request: Request) ->
         why = f"candidate {request.request_id} is of code that has changed since: a function, or Hindcast. Run it again"
         return Obstacle(why)
     return moved_since(work, view, request) or followed_by(work, view, request)
-
-
-def _empty(request: Request) -> Obstacle:
-    why = f"request {request.request_id} has no runs yet; run it first"
-    return Obstacle(why)
 
 
 def _broken_chain(work: RequestContext, view: LedgerView, request: Request) -> Obstacle | None:

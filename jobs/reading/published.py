@@ -133,13 +133,12 @@ def read_published(
 
 
 def read_published_table(
-    lake: Lake, pipeline: str, table: str, *, view: LedgerView, columns: Sequence[str] | None = None,
-    content_rows: int | None = CONTENT_ROWS,
-) -> "pa.Table":  # fmt: skip
+    lake: Lake, pipeline: str, table: str, *, view: LedgerView, columns: Sequence[str] | None = None
+) -> "pa.Table":
     """Return the published rows of any table of a pipeline, except the ledger.
 
     Raises StoreError: a file cannot be read, or the rows differ from those that were written.
     """
     if columns is None:
         columns = tuple(reader_columns(lake, pipeline, table, view=view))
-    return StoredRuns(lake, pipeline, view, content_rows).read(table, published_runs(view), columns)
+    return StoredRuns(lake, pipeline, view, CONTENT_ROWS).read(table, published_runs(view), columns)

@@ -85,7 +85,7 @@ class Stored:
             yield self._finding(None, f"has no column {', '.join(missing)}")
             return
         try:
-            yield from self._sums(rows)
+            yield from self.sum_findings(id_sums(rows) if rows.num_rows else {})
             if with_content and rows.num_rows:
                 yield from self._content(rows)
         except UNREADABLE as error:
@@ -98,9 +98,6 @@ class Stored:
                 yield from self._content(rows)
         except UNREADABLE as error:
             yield self._unreadable(error)
-
-    def _sums(self, rows: "pa.Table") -> Iterator[Finding]:
-        yield from self.sum_findings(id_sums(rows) if rows.num_rows else {})
 
     def sum_findings(self, sums: "Mapping[Attempt, IdSum | None]") -> Iterator[Finding]:
         """Yield the attempts whose ids do not add up to the digest. `sums` has None if a row has no id."""
@@ -131,8 +128,8 @@ class Stored:
     def _placed(self, rows: "pa.Table") -> Iterator[Finding]:
         """Yield rows of another run, and values in columns that the run's spec does not have."""
         runs = rows.group_by([*tables.PARTITION_COLUMNS, "run_id"]).aggregate([]).to_pylist()
-        pairs = {(run["slice_id"], run["attempt_id"]) for run in runs if run["run_id"] != self._run_id(run)}
-        for attempt in sorted(pairs):
+        run_ids = [((run["slice_id"], run["attempt_id"]), run["run_id"]) for run in runs]
+        for attempt in sorted({pair for pair, run_id in run_ids if run_id != self.run_ids.get(pair)}):
             yield self._finding(attempt, f"has rows of another run than {self.run_ids.get(attempt)}")
         known = self.table.stored_columns().keys() | {tables.ROW_CHECK}
         for name in rows.column_names:
@@ -140,9 +137,6 @@ class Stored:
             if name not in known and column.null_count < len(column):
                 attempt = _attempt_of(rows, column.is_valid().index(True).as_py())
                 yield self._finding(attempt, f"has a value in column {name!r}, which the run's spec does not have")
-
-    def _run_id(self, row: Mapping[str, str]) -> str | None:
-        return self.run_ids.get((row["slice_id"], row["attempt_id"]))
 
     def _unreadable(self, error: BaseException) -> Finding:
         return self._finding(None, f"a value cannot be read: {type(error).__name__}: {error}")
@@ -272,8 +266,8 @@ class StoredRuns:
                 self._refuse(uri, Finding(table=table, slice_id=None, attempt_id=None, file=None, what=what))
         own = {attempt: run for attempt, run in by_attempt.items() if attempt in files.read}
         self._refuse_sums(uri, own, table=table, sums=sums)
-        if is_whole:
-            self._refuse(uri, next(self._content_findings(rows, uri, own, table=table), None))
+        for stored, part in self._by_spec(rows, uri, own, table=table) if is_whole else ():
+            self._refuse(uri, next(stored.content_findings(part), None))
         return readable(rows.select(list(columns)) if columns is not None and rows.column_names else rows)
 
     def _chosen(
@@ -331,12 +325,6 @@ class StoredRuns:
     ) -> Iterator[Finding]:
         for stored, part in self._by_spec(rows, uri, runs, table=table):
             yield from stored.findings(part, with_content=with_content)
-
-    def _content_findings(
-        self, rows: "pa.Table", uri: str, runs: Mapping[Attempt, StagedRun], *, table: str
-    ) -> Iterator[Finding]:
-        for stored, part in self._by_spec(rows, uri, runs, table=table):
-            yield from stored.content_findings(part)
 
     def _by_spec(
         self, rows: "pa.Table", uri: str, runs: Mapping[Attempt, StagedRun], *, table: str

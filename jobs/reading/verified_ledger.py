@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from jobs.lake.damage import refuse_outage
-from jobs.ledger.head import RECENT_COMMITS, Head, head_in_commits, read_head
+from jobs.ledger.head import Head, head_in_commits, read_head
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.unnamed_files import unnamed_files
 from jobs.reading.stored_rows import Finding
@@ -26,10 +26,10 @@ class LedgerVerification:
     notes: tuple[str, ...]
 
 
-def verify_ledger(ledger: Ledger, *, recent: int = RECENT_COMMITS) -> LedgerVerification:
+def verify_ledger(ledger: Ledger) -> LedgerVerification:
     """Check all events of the ledger from the first one on, and compare it with its head file and table commits.
 
-    The ledger may have been read from a snapshot before. The newest `recent` commits of a table are searched.
+    The ledger may have been read from a snapshot before. The newest commits of a table are searched.
 
     Raises:
         LedgerError: the ledger cannot be read, or has lost commits that its head file names.
@@ -38,7 +38,7 @@ def verify_ledger(ledger: Ledger, *, recent: int = RECENT_COMMITS) -> LedgerVeri
     findings: list[Finding] = []
     stored: Head | None = None
     try:
-        stored = head_in_commits(ledger.uri, recent=recent)  # before the ledger, which then has all that it names
+        stored = head_in_commits(ledger.uri)  # before the ledger, which then has all that it names
     except StoreError as error:  # else no other damage is told
         refuse_outage(ledger.uri, error)
         findings.append(_finding(f"cannot be compared with the commits of table {tables.TALLIES}: {error}"))

@@ -117,20 +117,14 @@ def restart_before(
 
 
 def times_of_log(
-    session: LazySession,
-    work: RequestContext,
-    before: Sequence[Slice],
-    *,
-    reach: Reach,
-    known: KnownLog | None = None,
-    records_per_pass: int = RECORDS_PER_PASS,
+    session: LazySession, work: RequestContext, before: Sequence[Slice], *, reach: Reach, known: KnownLog | None = None
 ) -> list[SliceTime]:
     """Read the times of the records of slices from the log's first record on. At least one slice is read at once.
 
     Raises LogError: the log cannot be read.
     """
     passed: list[SliceTime] = []
-    for chunk in _chunks(work.pipeline, work.lake, before, known=known, records=records_per_pass):
+    for chunk in _chunks(work.pipeline, work.lake, before, known=known, records=RECORDS_PER_PASS):
         passed += _times(session, chunk, work.lake, reach=reach, before=passed[-1].after if passed else ())
     return passed
 

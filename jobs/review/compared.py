@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from jobs.comparing.differences import Change, Differences, TableDifference
+from jobs.comparing.differences import Differences, Sample
 from jobs.comparing.partitions import Limits
 from jobs.comparing.views import Sides
 from jobs.plain_text import shortened
@@ -32,19 +32,6 @@ class Compared:
     found: Differences | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SampleLine:
-    """A row of both views side by side. `values` has (column, before, after); None where a view has no such row.
-
-    `match` has the columns by which the rows were matched, as texts; `place` has them as they are stored.
-    """
-
-    change: Change
-    match: tuple[tuple[str, str], ...]
-    place: Mapping[str, object]
-    values: tuple[tuple[str, str | None, str | None], ...]
-
-
 def compared(sides: Sides, differences: Differences | None) -> Compared:
     """Return two views with their differences; `differences` is None if the comparison was not made."""
     before, after, rows = sides.before.name, sides.after.name, rows_to_read(sides)
@@ -53,25 +40,14 @@ def compared(sides: Sides, differences: Differences | None) -> Compared:
 
 def rows_to_read(sides: Sides) -> int:
     """Return about how many rows a comparison reads: all rows of the slices that differ, in both views."""
-    runs = [run for side in (sides.before, sides.after) for name in sides.slices if (run := side.runs.get(name))]
-    counts = [run.result.counts for run in runs]
+    counts = [run.result.counts for run in sides.differing]
     return sum(count.panes + count.late + count.unassigned + count.invalid for count in counts)
 
 
-def sample_lines(table: TableDifference) -> tuple[SampleLine, ...]:
-    """Return the sample rows of a table, the changed values of each side by side."""
-    return tuple(
-        SampleLine(
-            change=sample.change,
-            match=tuple((name, _text(value)) for name, value in sample.match.items()),
-            place=sample.match,
-            values=tuple(
-                (name, _value(sample.before, name), _value(sample.after, name))
-                for name in (sample.differs or _names(sample.before, sample.after, sample.match))
-            ),
-        )
-        for sample in table.samples
-    )
+def side_by_side(sample: Sample) -> list[tuple[str, str | None, str | None]]:
+    """Return the changed values of a row as (column, before, after); None where a view has no such row."""
+    names = sample.differs or _names(sample.before, sample.after, sample.match)
+    return [(name, _value(sample.before, name), _value(sample.after, name)) for name in names]
 
 
 def _names(*rows: Mapping[str, object] | None) -> list[str]:
@@ -81,10 +57,11 @@ def _names(*rows: Mapping[str, object] | None) -> list[str]:
 
 
 def _value(row: Mapping[str, object] | None, name: str) -> str | None:
-    return None if row is None else _text(row.get(name))
+    return None if row is None else value_text(row.get(name))
 
 
-def _text(value: object) -> str:
+def value_text(value: object) -> str:
+    """Return a value of a row as the pages show it."""
     if isinstance(value, float):
         return f"{value:,}"  # with all digits: the values differ
     return shortened("null" if value is None else str(value), 120)

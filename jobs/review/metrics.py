@@ -5,7 +5,6 @@ the log, too, so it is missing where the log is not read or cannot be read.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from jobs.ledger.publications import standing
@@ -20,15 +19,6 @@ from jobs.publishing.stop_reasons import held_runs
 
 MAX_COUNTED: Final = 10_000
 """So many slices without a publication are counted."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gauge:
-    """A number and what it means. `name` has the unit at its end, as Prometheus recommends."""
-
-    name: str
-    help: str
-    value: float
 
 
 HELP: Final[Mapping[str, str]] = {
@@ -54,11 +44,14 @@ HELP: Final[Mapping[str, str]] = {
     "newest_publication_filtered_ratio": "Share of the newest publication's records that log.where did not keep.",
     "newest_publication_duplicate_ratio": "Share of the newest publication's records that were duplicates, 0 to 1.",
 }
-"""Every gauge. One that has no value yet, because nothing is published, is left out."""
+"""Every gauge and what it means. One that has no value yet, because nothing is published, is left out.
+
+A name has the unit at its end, as Prometheus recommends.
+"""
 
 
-def gauges(work: RequestContext, view: LedgerView, *, changed: int | None = None) -> list[Gauge]:
-    """Return the gauges of a pipeline, in the order of `HELP`.
+def gauges(work: RequestContext, view: LedgerView, *, changed: int | None = None) -> dict[str, float]:
+    """Return the gauges of a pipeline, name -> value, in the order of `HELP`.
 
     `changed` is the number of changed slices; None: not known.
     """
@@ -69,7 +62,7 @@ def gauges(work: RequestContext, view: LedgerView, *, changed: int | None = None
     values["behind_current_tables"] = behind
     if changed is not None:
         values["changed_slices"] = changed
-    return [Gauge(name=name, help=text, value=values[name]) for name, text in HELP.items() if name in values]
+    return {name: values[name] for name in HELP if name in values}
 
 
 def _open_work(view: LedgerView) -> Iterator[tuple[str, float]]:

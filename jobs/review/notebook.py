@@ -30,12 +30,12 @@ def plan_html(planned: Plan) -> str:
     )
 
 
-def rows_html(title: str, rows: "pa.Table", *, most: int = SHOWN_ROWS) -> str:
+def rows_html(title: str, rows: "pa.Table") -> str:
     """Return the first rows of an Arrow table, and how many there are."""
     from pyarrow import types
 
     numbers = [column.name for column in rows.schema if types.is_integer(column.type) or types.is_floating(column.type)]
-    shown = [[_text(row[name]) for name in rows.column_names] for row in rows_of(rows.slice(0, most))]
+    shown = [[_text(row[name]) for name in rows.column_names] for row in rows_of(rows.slice(0, SHOWN_ROWS))]
     left = rows.num_rows - len(shown)
     notes = [f"{counted(left, 'more row')}"] if left else []
     title = f"{title}: {counted(rows.num_rows, 'row')}"

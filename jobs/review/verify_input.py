@@ -17,6 +17,7 @@ from jobs.planning.plan import Plan
 from jobs.planning.request_context import RequestContext
 from jobs.planning.steps import Step
 from jobs.replay.chunk.log_bytes import check_log_bytes
+from jobs.replay.groups import groups_of
 from jobs.replay.intake.chunk_log import ChunkLog
 from jobs.replay.stages.counted import counted_log, reading_tasks, slice_inputs
 from jobs.runs import Sighting
@@ -72,7 +73,7 @@ def verify_inputs(
     spec = planned.spec_fingerprint
     compared = [step for step in planned.steps if step.run and step.run.result.spec_fingerprint == spec]
     different, damaged = list[str](), list[str]()
-    for steps in _jobs(compared, records_per_job):
+    for steps in groups_of(compared, lambda step: step.records, records_per_job):
         events: list[LedgerEvent] = []
         for step, sighting, fingerprint in _read(session, work, steps):
             assert step.run is not None, "only steps with a run are compared"
@@ -94,17 +95,6 @@ def verify_inputs(
 
 def _record(work: RequestContext, events: Sequence[LedgerEvent]) -> None:
     work.ledger.write(lambda _view: events)
-
-
-def _jobs(steps: Sequence[Step], most: int) -> Iterator[list[Step]]:
-    job: list[Step] = []
-    for step in steps:
-        if job and sum(earlier.records for earlier in job) + step.records > most:
-            yield job
-            job = []
-        job.append(step)
-    if job:
-        yield job
 
 
 def _read(session: LazySession, work: RequestContext, steps: Sequence[Step]) -> Iterator[tuple[Step, Sighting, str]]:

@@ -44,12 +44,12 @@ def delta_jars(environ: Mapping[str, str] = os.environ) -> list[Path]:
     return jars
 
 
-def s3_jars(environ: Mapping[str, str] = os.environ) -> list[Path]:
+def s3_jars() -> list[Path]:
     """Return the absolute paths of the S3 file system's jars, from HINDCAST_S3_JARS or the cache of `make s3`.
 
     Raises JarsMissing: a listed jar is missing.
     """
-    directory = Path(environ.get("HINDCAST_S3_JARS") or S3_DIRECTORY).resolve()
+    directory = Path(os.environ.get("HINDCAST_S3_JARS") or S3_DIRECTORY).resolve()
     jars = [directory / name for name in listed_jars(S3_SUMS_FILE)]
     missing = [jar.name for jar in jars if not jar.is_file()]
     if missing:

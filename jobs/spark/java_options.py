@@ -49,14 +49,14 @@ def class_path_option(jars: Sequence[Path], own: Sequence[Path]) -> str | None:
     return None if any(os.pathsep in entry for entry in entries) else os.pathsep.join(entries)
 
 
-def archive_file(java_home: Path, jars: Sequence[Path], own: Sequence[Path], *, directory: Path = ARCHIVES) -> Path:
+def archive_file(java_home: Path, jars: Sequence[Path], own: Sequence[Path]) -> Path:
     """Return the path of the class archive for this JDK and these jars, whether it exists or not."""
     release = java_home / "release"
     lines = [release.read_text(encoding="utf-8") if release.is_file() else "", str(java_home.resolve())]
     for jar in [*jars, *own]:
         info = jar.stat()
         lines.append(f"{jar} {info.st_size} {info.st_mtime_ns}")  # the JVM compares the same
-    return directory / f"{hashlib.sha256(chr(10).join(lines).encode()).hexdigest()[:16]}.jsa"
+    return ARCHIVES / f"{hashlib.sha256(chr(10).join(lines).encode()).hexdigest()[:16]}.jsa"
 
 
 def java_options(archive: Path | None, *, records: int | None = None, optimise_from: int = OPTIMISE_FROM) -> list[str]:

@@ -12,15 +12,23 @@ from expectations.json_values import to_json
 from expectations.loader import EXPECTATIONS_DIR, load_suite_file
 from expectations.messages import demand
 from expectations.suites import Check
+from jobs.lake.lake import Lake
 from jobs.ledger.publications import Publication
 from jobs.ledger.view import Request, RequestKind, RequestState, StagedRun, Waiver
+from jobs.pipeline.models.pipeline import Pipeline
 from jobs.replay.checks import conservation
+from jobs.review.report.collect import collect_view, without_clock
 from jobs.review.report.rows import LATE_EDGES_MS, LateRow, ReportRows
 from jobs.runs import VERDICTS, CheckResult, Counts, LogCoordinates, RunResult, Slice, Verdict
 
 DAY_MS = 86_400_000
 READ = (812, 880, 713, 931, 941, 957, 975, 1079, 665, 692, 890, 951, 949, 958)
 INVALID = (8, 9, 5, 12, 16, 20, 33, 332, 520, 48, 29, 11, 10, 14)
+
+
+def collect(lake: Lake, pipeline: Pipeline) -> ReportRows:
+    """Return the rows of the report at the newest ledger version."""
+    return collect_view(lake, pipeline, without_clock(lake, pipeline).ledger.view())
 
 
 def ms(day: date) -> int:

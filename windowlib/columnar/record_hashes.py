@@ -42,18 +42,18 @@ def record_hashes(
     return row_hashes(records, name_seed(RECORD), block=block, stacked=stacked, special=special, constant=constant)
 
 
-def invalid_ids(record_hash: pa.Array, reason: pa.Array, *, block: int | None = None) -> Numbers:
+def invalid_ids(record_hash: pa.Array, reason: pa.Array) -> Numbers:
     """Return the ids of rows of `invalid_records`."""
     rows = pa.table({"record_hash": record_hash, "reason": reason})
-    return row_hashes(rows, name_seed(tables.INVALID_RECORDS), block=block)
+    return row_hashes(rows, name_seed(tables.INVALID_RECORDS))
 
 
-def duplicate_ids(record_hash: pa.Array, *, block: int | None = None) -> Numbers:
+def duplicate_ids(record_hash: pa.Array) -> Numbers:
     """Return the ids of rows of `duplicate_records`."""
-    return row_hashes(pa.table({"record_hash": record_hash}), name_seed(tables.DUPLICATE_RECORDS), block=block)
+    return row_hashes(pa.table({"record_hash": record_hash}), name_seed(tables.DUPLICATE_RECORDS))
 
 
-def content_ids(rank: Numbers, record_hash: Numbers, commit: int | None = None, *, block: int | None = None) -> Numbers:
+def content_ids(rank: Numbers, record_hash: Numbers, commit: int | None = None) -> Numbers:
     """Return the ids of records at their ranks, which the fingerprint of a slice's input sums up.
 
     `commit` is the number of the records' commit, if it is content.
@@ -61,7 +61,7 @@ def content_ids(rank: Numbers, record_hash: Numbers, commit: int | None = None, 
     columns = {"rank": pa.array(rank), "record_hash": pa.array(record_hash)}
     if commit is not None:
         columns["commit"] = pa.repeat(pa.scalar(commit, pa.int64()), len(rank))
-    return row_hashes(pa.table(columns), name_seed(INPUT), block=block)
+    return row_hashes(pa.table(columns), name_seed(INPUT))
 
 
 def _first_hashes(array: pa.Array, seed: int, *, first: pa.DataType) -> Words:

@@ -48,9 +48,13 @@ def run_id_of(mark: object, name: str = "") -> str | None:
 
     Every click on a button of the form has the same mark, so a double click starts one DAG run. `name` is a part of it.
     """
-    if not isinstance(mark, str) or not _MARK.fullmatch(mark):
-        return None
-    return _NOT_IN_A_RUN_ID.sub("-", f"manual__{name}__{mark}" if name else f"manual__{mark}")
+    is_mark = isinstance(mark, str) and _MARK.fullmatch(mark)
+    return manual_run_id(name, str(mark)) if is_mark else None
+
+
+def manual_run_id(*parts: str) -> str:
+    """Return the id of a DAG run that a person starts, of those of these texts that are not empty."""
+    return _NOT_IN_A_RUN_ID.sub("-", "__".join(["manual", *filter(None, parts)]))
 
 
 @dataclass(slots=True)

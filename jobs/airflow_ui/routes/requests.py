@@ -13,8 +13,8 @@ from jobs.airflow_ui.rendering import page
 from jobs.comparing.views import request_sides
 from jobs.ledger.view import Request as AskedRequest
 from jobs.orchestration.plan_outline import outline
-from jobs.pipeline.files import pipeline_from_json
 from jobs.planning.request_context import RequestContext
+from jobs.planning.stored_spec import stored_pipeline
 from jobs.review import links
 from jobs.review.pages.request_page import plan_of, request_page
 from windowlib.errors import SpecError
@@ -71,9 +71,7 @@ def find_request(context: PipelineContext, request_id: str) -> AskedRequest:
 def _request_context(context: PipelineContext, asked: AskedRequest) -> tuple[RequestContext, str | None]:
     """Return the context with the spec of the request, and the problem if that spec cannot be read any more."""
     work = context.request_context
-    source = f"request {asked.request_id} in the ledger"
     try:
-        spec = pipeline_from_json(asked.spec_json, source=source, functions_dir=context.pipeline.functions_dir)
+        return replace(work, pipeline=stored_pipeline(work.pipeline, asked)), None
     except SpecError as error:
         return work, str(error)
-    return replace(work, pipeline=spec), None

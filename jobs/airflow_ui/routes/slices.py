@@ -1,17 +1,14 @@
 """The page of a slice, and the paged rows of its tables, also as CSV."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, Response, StreamingResponse
-from markupsafe import Markup
 from pydantic import BaseModel, Field
 
 from jobs.airflow_ui.context import DecisionPlace, PipelineContext, PipelineDep, opening_once, readers_of
-from jobs.airflow_ui.drawings import plot_caption, plot_svg
 from jobs.airflow_ui.feeds import FeedsDep
 from jobs.airflow_ui.rendering import NO_STORE, page
 from jobs.ledger.view import StagedRun
@@ -21,13 +18,13 @@ from jobs.reading.plain_values import column_values
 from jobs.reading.stored_rows import StoredRuns
 from jobs.reading.stored_tables import spec_of
 from jobs.review import links
-from jobs.review.pages.cells import Cells, cells_of, csv_line
+from jobs.review.pages.cells import cells_of, csv_line
 from jobs.review.pages.failing import Tally, find_examples, reason_tallies
 from jobs.review.pages.lineage import dag_runs_of, lineage_of, slice_files
 from jobs.review.pages.plots import output_plots
 from jobs.review.pages.row_filters import Comparison, Filter
 from jobs.review.pages.row_pages import RowsAsk, RowsPage, RunRows
-from jobs.review.pages.slice_page import CheckLine, SlicePage, choose_run, row_tables, slice_page, table_title
+from jobs.review.pages.slice_page import SlicePage, choose_run, row_tables, slice_page, table_title
 from jobs.review.pages.state import awaited
 from jobs.review.pages.window_page import window_addresses
 from jobs.review.report.collect import Part, collect_view
@@ -38,35 +35,6 @@ from windowlib.records.tables import WINDOW_OUTPUTS
 router = APIRouter(prefix="/pipelines/{pipeline}/slices/{slice_id}")
 MAX_PAGE = 10_000_000
 MAX_VALUE = 500
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExampleRows:
-    """Rows that did not keep a check, as cells, and the counts of the values of all of them."""
-
-    line: CheckLine
-    tallies: tuple[Tally, ...]
-    columns: tuple[str, ...]
-    cells: Cells
-    count: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DrawnPlot:
-    """A plot of an output, with its name and its range in words."""
-
-    name: str
-    caption: str
-    drawing: Markup
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredParts:
-    """What the page of a slice shows of stored rows. `reasons` has the counts of a table's reasons."""
-
-    examples: tuple[ExampleRows, ...] = ()
-    plots: tuple[DrawnPlot, ...] = ()
-    reasons: Mapping[str, Tally] = field(default_factory=dict)
 
 
 @router.get("")
@@ -93,9 +61,10 @@ def one_slice(
     waits = waits if waits is not None and waits.slice == slice_ else None
     made = slice_page(view, slice_, shown=shown, rows=rows, is_awaited=waits is not None)
     problem = None
-    drawn = StoredParts()
+    stored: Mapping[str, Any] = {"examples": (), "plots": (), "reasons": {}}
     try:
-        drawn = _from_rows(StoredRuns(context.lake, context.name, context.view), made)
+        if shown is not None:
+            stored = _from_rows(StoredRuns(context.lake, context.name, context.view), made, shown)
     except HindcastError as error:  # the page still tells what the ledger has
         problem = str(error)
     here = links.slice_page(context.name, slice_.slice_id, run_id=run)
@@ -103,7 +72,7 @@ def one_slice(
     values = {
         "name": context.name,
         "p": made,
-        "stored": drawn,
+        "stored": stored,
         "problem": problem,
         "waits": waits,
         "is_changed": slice_.slice_id in (told_changes(work, view).slices or ()),
@@ -136,21 +105,14 @@ def _files_read(context: PipelineContext, slice_: Slice, shown: StagedRun | None
     return {"files": files, "files_problem": problem}
 
 
-def _from_rows(stored: StoredRuns, made: SlicePage) -> StoredParts:
-    if made.run is None:
-        return StoredParts()
-    kept_examples = find_examples(stored, made.run, [line.check for line in made.failures])
-    examples = [
-        ExampleRows(line=line, tallies=kept.tallies, columns=kept.columns, cells=cells_of(kept.rows), count=kept.count)
-        for line, kept in zip(made.failures, kept_examples, strict=True)
-        if kept is not None
-    ]
-    plots = [
-        DrawnPlot(name=plot.name, caption=plot_caption(plot), drawing=plot_svg(plot))
-        for plot in output_plots(stored, made.run)
-    ]
-    reasons = {tally.table: tally for tally in reason_tallies(stored, made.run)}
-    return StoredParts(examples=tuple(examples), plots=tuple(plots), reasons=reasons)
+def _from_rows(stored: StoredRuns, made: SlicePage, run: StagedRun) -> Mapping[str, Any]:
+    """Return what the page shows of stored rows: those that did not keep a check, plots, and reasons by table."""
+    examples = find_examples(stored, run, [line.check for line in made.failures])
+    return {
+        "examples": [(line, kept) for line, kept in zip(made.failures, examples, strict=True) if kept is not None],
+        "plots": output_plots(stored, run),
+        "reasons": {tally.table: tally for tally in reason_tallies(stored, run)},
+    }
 
 
 class RowsQuery(BaseModel):

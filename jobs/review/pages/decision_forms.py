@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from jobs.ledger.events import LedgerEvent
 from jobs.ledger.run_projection import failing_in_sight
-from jobs.ledger.view import LedgerView, Request, RequestState, StagedRun
+from jobs.ledger.view import LedgerView, Request, RequestState
 from jobs.planning.chains import judged_runs, newly_shown
 from jobs.planning.published_spec import why_not_replayed
 from jobs.planning.request_context import RequestContext, is_live
@@ -14,24 +14,14 @@ from jobs.publishing.judging import is_due
 from jobs.publishing.optimistic_check import By
 from jobs.publishing.rules import is_ready, judge_publication
 from jobs.publishing.staged_changes import changed_since_staged
-from jobs.publishing.stop_reasons import stop_reasons, stopping_runs
+from jobs.publishing.stop_reasons import stopping_runs
 from jobs.publishing.waivers import refusal_after, shown_by, shows
-from jobs.runs import Verdict
+from jobs.review.pages.state import FailedSlice, failed_slice
 from windowlib.errors import HindcastError
 
 MAX_SHOWN = 500
 """The most slices that one form lists. The command line waives more."""
 _ANYBODY = By(who="", decision_id="")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeldSliceForm:
-    """A slice whose run stops the publication. `cannot` tells why it cannot be waived; empty if it can."""
-
-    slice_id: str
-    run_id: str
-    reasons: tuple[str, ...]
-    cannot: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +44,7 @@ class RequestForms:
     """
 
     request_id: str
-    held: tuple[HeldSliceForm, ...]
+    held: tuple[FailedSlice, ...]
     held_count: int
     publish: Possible
     cancel: Possible
@@ -147,7 +137,7 @@ def _request_forms(
         return None
     return RequestForms(
         request_id=request.request_id,
-        held=tuple(_held(run) for run in held[:MAX_SHOWN]),
+        held=tuple(map(failed_slice, held[:MAX_SHOWN])),
         held_count=len(held),
         publish=_publish(work, view, request),
         waive_and_publish=Possible(
@@ -167,15 +157,6 @@ def _may_publish_again(work: RequestContext, view: LedgerView, request: Request)
     """Return whether a person may publish a rolled back request again, after waivers if its checks have failed."""
     is_rolled_back = request.state is RequestState.ROLLED_BACK
     return is_rolled_back and bool(newly_shown(view, request)) and is_ready(work, view, request)
-
-
-def _held(run: StagedRun) -> HeldSliceForm:
-    cannot = (
-        "" if run.verdict is Verdict.FAIL else "the check itself failed, so its result is unknown; run the slice again"
-    )
-    return HeldSliceForm(
-        slice_id=run.result.slice.slice_id, run_id=run.result.run_id, reasons=stop_reasons(run), cannot=cannot
-    )
 
 
 def _publish(work: RequestContext, view: LedgerView, request: Request) -> Possible:

@@ -40,7 +40,7 @@ class Plot:
     step_ms: float
 
 
-def output_plots(stored: StoredRuns, run: StagedRun, *, most: int = MAX_POINTS) -> tuple[Plot, ...]:
+def output_plots(stored: StoredRuns, run: StagedRun) -> tuple[Plot, ...]:
     """Return a plot for each numeric output of a run's windows; none of windows without bounds in time.
 
     A window has the values of the panes that readers see: of its newest firing, or of each firing if panes have only
@@ -57,7 +57,7 @@ def output_plots(stored: StoredRuns, run: StagedRun, *, most: int = MAX_POINTS) 
     names = [name for name in wanted if name in rows.column_names and _is_numeric(rows.schema.field(name).type)]
     if not rows.num_rows or not names or rows["window_start"].null_count == rows.num_rows:
         return ()
-    return plots_of(rows, names[:MAX_PLOTS], every_ms=_every_ms(spec), most=most)
+    return plots_of(rows, names[:MAX_PLOTS], every_ms=_every_ms(spec), most=MAX_POINTS)
 
 
 def shown_panes(rows: "pa.Table", keys: Sequence[str]) -> "pa.Table":

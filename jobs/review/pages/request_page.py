@@ -89,7 +89,10 @@ def request_page(work: RequestContext, view: LedgerView, request: Request, *, pl
         opened=instant(request.opened_at_ms),
         spec=request.spec_fingerprint[:12],
         held=held,
-        checks=tuple((slice_, _failures(view, slice_)) for slice_ in held[:MAX_HELD]),
+        checks=tuple(
+            (slice_, tuple(line for line in check_lines(view, view.run(slice_.run_id)) if not line.is_passed))
+            for slice_ in held[:MAX_HELD]
+        ),
         lines=tuple(lines[:MAX_LINES]),
         slice_count=len(lines),
         staged_facts=counted_facts(line.facts for line in lines),
@@ -99,10 +102,6 @@ def request_page(work: RequestContext, view: LedgerView, request: Request, *, pl
         last_staged=instant(max(run.at_ms for run in own)) if own else None,
         refresh_s=5 if now.workers else None,
     )
-
-
-def _failures(view: LedgerView, held: HeldSlice) -> tuple[CheckLine, ...]:
-    return tuple(line for line in check_lines(view, view.run(held.run_id)) if not line.is_passed)
 
 
 def requests_of_dag_run(view: LedgerView, dag_id: str, run_id: str) -> tuple[Request, ...]:

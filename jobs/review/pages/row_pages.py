@@ -48,6 +48,12 @@ class RowsAsk:
     page: int = 1
     size: int = PAGE_ROWS
 
+    @property
+    def names(self) -> list[str]:
+        """The columns of the order and of the filter, each once."""
+        names = (self.sort, None if self.filter is None else self.filter.column)
+        return list(dict.fromkeys(name for name in names if name is not None))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowsPage:
@@ -118,7 +124,7 @@ class RunRows:
         columns = self.columns()
         _check_columns(ask, columns, self.table)
         rows, total, is_compared = self._narrow(ask)
-        chosen = _choose(rows, ask) if rows is not None and _needs_query(ask) else None
+        chosen = _choose(rows, ask)
         matching = total if chosen is None else len(chosen)
         pages = max(1, -(-matching // ask.size))
         start = (min(ask.page, pages) - 1) * ask.size
@@ -149,22 +155,22 @@ class RunRows:
         columns = self.columns()
         _check_columns(ask, columns, self.table)
         rows, total, is_compared = self._narrow(ask)
-        chosen = _choose(rows, ask) if rows is not None and _needs_query(ask) else None
+        chosen = _choose(rows, ask)
         wanted: Sequence[int] = range(min(total, CSV_ROWS)) if chosen is None else chosen[:CSV_ROWS]
         return self._parts(rows, wanted, columns, is_compared=is_compared)
 
     def _parts(
-        self, rows: "pa.Table | None", wanted: Sequence[int], columns: Sequence[str], *, is_compared: bool
+        self, rows: "pa.Table", wanted: Sequence[int], columns: Sequence[str], *, is_compared: bool
     ) -> "Iterator[pa.Table]":
-        if is_compared and rows is not None:
+        if is_compared:
             for start in range(0, len(wanted), BATCH_ROWS):
                 yield _flat(_taken(rows, wanted[start : start + BATCH_ROWS]), columns)
             return
         for part in self._scan(sorted(wanted)):
             yield _flat(part, columns)
 
-    def _narrow(self, ask: RowsAsk) -> "tuple[pa.Table | None, int, bool]":
-        """Return the checked rows, their number, and whether they are whole; None if the page needs no columns of them.
+    def _narrow(self, ask: RowsAsk) -> "tuple[pa.Table, int, bool]":
+        """Return the checked rows, their number, and whether they are whole; else they have the columns of the query.
 
         Raises StoreError: a file cannot be read, or the rows differ from those that were written.
         """
@@ -172,8 +178,7 @@ class RunRows:
         if few is None or self._expected() <= few:
             rows = self.stored.read(self.table, [self.run])
             return rows, rows.num_rows, True
-        names = [name for name in (ask.sort, ask.filter.column if ask.filter else None) if name is not None]
-        top = list(dict.fromkeys(name.partition(".")[0] if name.startswith("record.") else name for name in names))
+        top = dict.fromkeys(name.partition(".")[0] if name.startswith("record.") else name for name in ask.names)
         rows = self.stored.read(self.table, [self.run], (*top, ROW_ID))
         return rows, rows.num_rows, False
 
@@ -232,20 +237,17 @@ def _taken(rows: "pa.Table", positions: Sequence[int]) -> "pa.Table":
     return rows.take(pa.array(positions, pa.int64())) if rows.column_names else rows
 
 
-def _needs_query(ask: RowsAsk) -> bool:
-    return ask.filter is not None or ask.sort is not None
-
-
 def _check_columns(ask: RowsAsk, columns: Sequence[str], table: str) -> None:
-    for name in (ask.sort, ask.filter.column if ask.filter else None):
-        if name is not None and name not in columns:
+    for name in ask.names:
+        if name not in columns:
             raise RequestError(f"table {table} has no column {name!r}; its columns are {', '.join(columns) or 'none'}")
 
 
-def _choose(rows: "pa.Table", ask: RowsAsk) -> list[int]:
-    """Return the positions of the rows that the filter keeps, in the order of the sort."""
-    names = list(dict.fromkeys(name for name in (ask.sort, ask.filter.column if ask.filter else None) if name))
-    narrow = _flat(rows, names).append_column(_POSITION, [np.arange(rows.num_rows)])
+def _choose(rows: "pa.Table", ask: RowsAsk) -> list[int] | None:
+    """Return the positions of the rows that the filter keeps, in the order of the sort; None without both."""
+    if not ask.names:
+        return None
+    narrow = _flat(rows, ask.names).append_column(_POSITION, [np.arange(rows.num_rows)])
     if ask.filter is not None:
         narrow = filtered(narrow, ask.filter)
     order = "" if ask.sort is None else f"{quote_duckdb(ask.sort)} {'DESC' if ask.is_descending else ''} NULLS LAST, "

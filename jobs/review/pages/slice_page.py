@@ -7,7 +7,6 @@ from expectations.formatting import instant
 from jobs.ledger.view import LedgerView, Request, StagedRun
 from jobs.review.pages.check_history import CheckPast, check_pasts
 from jobs.review.pages.row_pages import counts_by_table
-from jobs.review.report.checks import demanded, found_by
 from jobs.review.report.commands import Command, rerun_line, show_line, waive_line
 from jobs.review.report.model import Status, status_of
 from jobs.review.report.rows import ReportRows, provenance
@@ -46,11 +45,9 @@ class LostAttempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckLine:
-    """One check of the run: what it expects and what it found, and for a check that did not pass, what is usual."""
+    """One check of the run, and for a check that did not pass, what is usual."""
 
     check: CheckResult
-    expected: str
-    found: str
     past: CheckPast | None = None
 
     @property
@@ -186,10 +183,7 @@ def check_lines(view: LedgerView, run: StagedRun | None) -> tuple[CheckLine, ...
     if run is None:
         return ()
     pasts = check_pasts(view, run)
-    lines = [
-        CheckLine(check=check, expected=demanded(check), found=found_by(check), past=pasts.get(number))
-        for number, check in enumerate(run.result.checks)
-    ]
+    lines = [CheckLine(check=check, past=pasts.get(number)) for number, check in enumerate(run.result.checks)]
     return tuple(sorted(lines, key=lambda line: -VERDICTS.index(line.check.verdict)))
 
 

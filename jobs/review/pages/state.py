@@ -38,6 +38,12 @@ class FailedSlice:
         others = f", and {counted(more, 'more check')}" if more else ""
         return f"{self.reasons[0]}{others}"
 
+    @property
+    def cannot(self) -> str:
+        """Why the run cannot be waived; empty if it can."""
+        is_failed = self.verdict is Verdict.FAIL
+        return "" if is_failed else "the check itself failed, so its result is unknown; run the slice again"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldSlice(FailedSlice):
@@ -56,27 +62,14 @@ class HeldSlice(FailedSlice):
 class OpenRequest:
     """A request that is not published. `workers` are the holders of its leases; `waits` tells why it is not published.
 
-    `assignee` is the person who looks after it, empty for nobody; `comments` counts the entries of its thread.
     `slice_count` is None if the request has no range of its own.
     """
 
-    request_id: str
-    kind: str
+    request: Request
     range_text: str
-    who: str
-    reason: str
-    opened_ms: int
-    staged: int
     slice_count: int | None
-    held: int
     workers: tuple[str, ...]
     waits: str
-    assignee: str = ""
-    comments: int = 0
-
-    @property
-    def opened(self) -> str:
-        return instant(self.opened_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +125,7 @@ class PipelineState:
     ended: str | None = None
     holes: tuple[str, ...] = ()
     awaits: Awaited | None = None
-    repair: OpenRequest | None = None
+    repair: Request | None = None
     lost: str = ""
 
     @property
@@ -181,7 +174,6 @@ def pipeline_state(work: RequestContext, view: LedgerView) -> PipelineState:
     head, on_chain = view.head, on_published_spec(work, view)[0]
     watermark = head.result.watermark_ms if head else None
     repairs = (request for request in view.open_requests(RequestKind.REPAIR) if request.is_proposed)
-    repair = next(repairs, None)
     return PipelineState(
         name=work.pipeline.name,
         description=work.pipeline.description or "",
@@ -192,13 +184,13 @@ def pipeline_state(work: RequestContext, view: LedgerView) -> PipelineState:
         newest=_newest(view),
         hold=_hold(view),
         held=held_slices(view),
-        failed=tuple(FailedSlice(**_failure(run)) for run in failing_in_sight(view)),
+        failed=tuple(map(failed_slice, failing_in_sight(view))),
         changes=told_changes(work, view),
         ended=past_end(on_chain.pipeline, work.ledger.now_ms()),
         holes=tuple(hole.sentence for hole in holes(on_chain, view)),
         awaits=awaited(work, view),
         requests=tuple(open_request(work, view, request) for request in reversed(view.open_requests())),
-        repair=None if repair is None else open_request(work, view, repair),
+        repair=next(repairs, None),
         lost=why_stopped(on_chain, view),
     )
 
@@ -220,19 +212,11 @@ def open_request(work: RequestContext, view: LedgerView, request: Request) -> Op
     held = len(stopping_runs(view, request))
     workers = tuple(lease.worker for lease in holders(work, request))
     return OpenRequest(
-        request_id=request.request_id,
-        kind=request.kind.value,
+        request=request,
         range_text=range_text(work, request),
-        who=request.who,
-        reason=request.reason,
-        opened_ms=request.opened_at_ms,
-        staged=len(request.runs),
         slice_count=_slice_count(work, request),
-        held=held,
         workers=workers,
         waits=_waits(work, view, request, held=held, workers=workers),
-        assignee=request.assignee,
-        comments=len(request.comments),
     )
 
 
@@ -267,6 +251,11 @@ def held_of(view: LedgerView, request: Request) -> tuple[HeldSlice, ...]:
 def _held_slice(run: StagedRun, request: Request) -> HeldSlice:
     since_ms = max(run.at_ms, request.opened_at_ms)  # a request may take over a run that an earlier one has staged
     return HeldSlice(**_failure(run), request_id=request.request_id, since_ms=since_ms)
+
+
+def failed_slice(run: StagedRun) -> FailedSlice:
+    """Return a failed run as the pages show it."""
+    return FailedSlice(**_failure(run))
 
 
 def _failure(run: StagedRun) -> dict[str, Any]:

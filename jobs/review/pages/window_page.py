@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from windowlib.libraries import pa
 
 if TYPE_CHECKING:
     from jobs.replay.intake.chunk_log import ChunkLog
-    from jobs.replay.tasks import LocalTasks
+    from jobs.review.window.slice_replay import Reading
     from jobs.review.window.told_window import WindowExplanation
 
 PAGE_RECORDS = 1_000_000
@@ -59,24 +59,24 @@ class WindowPage:
     command: str
 
 
-@dataclass(slots=True)
-class _Reader:
-    """Reads slices in this process, while they have at most `most` records together."""
+def _reading(most: int) -> "Reading":
+    """Return what reads slices in this process, while they have at most `most` records together."""
+    from jobs.replay.tasks import LocalTasks
 
-    most: int
-    read: int = field(default=0)
+    read = 0
 
-    def __call__(self, chunk: "ChunkLog") -> "LocalTasks":
-        from jobs.replay.tasks import LocalTasks
-
+    def tasks(chunk: "ChunkLog") -> LocalTasks:
+        nonlocal read
         if chunk.direct.why_spark is not None:
             raise RequestError(f"Only Spark reads this log, and a page does not start it: {chunk.direct.why_spark}.")
-        self.read += chunk.log.whole.records
-        if self.read > self.most:
+        read += chunk.log.whole.records
+        if read > most:
             raise RequestError(
-                f"The slices of this window have more than {counted(self.most, 'record')}, and a page reads no more."
+                f"The slices of this window have more than {counted(most, 'record')}, and a page reads no more."
             )
         return LocalTasks()
+
+    return tasks
 
 
 def window_page(lake: Lake, pipeline: Pipeline, ask: WindowAsk, *, view: LedgerView) -> WindowPage:
@@ -127,7 +127,7 @@ def _explained(lake: Lake, pipeline: Pipeline, ask: WindowAsk, *, view: LedgerVi
         request=ask.request_id,
         most=SHOWN_RECORDS,
     )
-    return explain_window(lake, pipeline, asked, view=view, reading=_Reader(ask.most_read))
+    return explain_window(lake, pipeline, asked, view=view, reading=_reading(ask.most_read))
 
 
 def _csv_key(key: Mapping[str, str]) -> str:

@@ -65,23 +65,17 @@ class CheckTrend:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
-    """A check that did not pass, in words."""
-
-    check: CheckResult
-    demand: str
-    found: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """A run that failed, waived or not. `until` is its end; `waive` and `rerun` are commands."""
+    """A run that failed, waived or not. `until` is its end; `waive` and `rerun` are commands.
+
+    `failures` are the checks that did not pass, the worst one first.
+    """
 
     slice_id: str
     until: str
     verdict: Verdict
     is_published: bool
-    failures: tuple[Failure, ...]
+    failures: tuple[CheckResult, ...]
     waiver: "Waiver | None"
     waived_at: str
     waive: str
@@ -173,25 +167,20 @@ def _allowed_share(arguments: Mapping[str, Any]) -> float:
 
 def _held(run: "StagedRun", rows: ReportRows) -> Held:
     slice_ = run.result.slice
+    failures = [check for check in run.result.checks if check.verdict is not Verdict.PASS]
+    failures.sort(key=lambda check: (-VERDICTS.index(check.verdict), -severity_rank(check.severity)))
     return Held(
         slice_id=slice_.slice_id,
         until=bound_text(slice_.end_ms, rows),
         verdict=run.verdict,
         is_published=rows.published.get(slice_.slice_id) == run.result.run_id,
-        failures=failures_of(run.result.checks),
+        failures=tuple(failures),
         waiver=run.waiver,
         waived_at=instant(run.waiver.at_ms) if run.waiver else "",
         waive=waive_line(rows, run),
         rerun=rerun_line(rows, slice_, run),
         is_contradicted=run.is_contradicted,
     )
-
-
-def failures_of(checks: Sequence[CheckResult]) -> tuple[Failure, ...]:
-    """Return the checks that did not pass in words, the worst one first."""
-    stopping = [check for check in checks if check.verdict is not Verdict.PASS]
-    stopping.sort(key=lambda check: (-VERDICTS.index(check.verdict), -severity_rank(check.severity)))
-    return tuple(Failure(check=check, demand=demanded(check), found=found_by(check)) for check in stopping)
 
 
 def demanded(check: CheckResult) -> str:

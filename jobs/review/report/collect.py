@@ -45,24 +45,6 @@ class Part:
     known: MutableMapping[tuple[str, str], LateRow] = field(default_factory=dict)
 
 
-def collect(lake: "Lake", pipeline: "Pipeline") -> ReportRows:
-    """Return the rows of the report at the newest ledger version. A pipeline without runs gives rows without slices.
-
-    Raises:
-        LedgerError: the ledger cannot be read.
-        StoreError: the late records cannot be read, or differ from those that were written.
-    """
-    return collect_view(lake, pipeline, newest_view(lake, pipeline))
-
-
-def newest_view(lake: "Lake", pipeline: "Pipeline") -> "LedgerView":
-    """Return the newest view of the ledger. The report depends only on stored data, so the clock is not used.
-
-    Raises LedgerError: the ledger cannot be read.
-    """
-    return Ledger(lake.ledger(pipeline.name), now_ms=lambda: 0).view()
-
-
 def collect_view(
     lake: "Lake", pipeline: "Pipeline", view: "LedgerView", *, part: Part | None = None,
     work: RequestContext | None = None,
@@ -70,7 +52,7 @@ def collect_view(
     """Return the rows of the report for a view of the ledger: of all slices, or of a part of them.
 
     `work` is the context of a live page, which tells who works on a request now. `pipeline` has the published spec.
-    Raises StoreError: as for `collect`.
+    Raises StoreError: the late records cannot be read, or differ from those that were written.
     """
     newest = view.newest_runs()
     wanted = shown_slices(view, newest) | ({part.last} if part is not None and part.last else set())
@@ -100,12 +82,12 @@ def collect_view(
         held=tuple(run for slice_id, (run, _) in held_runs(view).items() if slice_id in listed),
         failing=tuple(run for run in failing_in_sight(view) if run.result.slice.slice_id in listed),
         hold="" if view.hold is None else describe_hold(view.hold),
-        effects=_effects(work or _without_clock(lake, pipeline), view),
+        effects=_effects(work or without_clock(lake, pipeline), view),
     )
 
 
-def _without_clock(lake: "Lake", pipeline: "Pipeline") -> RequestContext:
-    """Return a context in which nobody works, so that the report depends on stored data only."""
+def without_clock(lake: "Lake", pipeline: "Pipeline") -> RequestContext:
+    """Return a context without a clock, in which nobody works, so that the report depends on stored data only."""
     ledger = Ledger(lake.ledger(pipeline.name), now_ms=lambda: 0)
     return RequestContext(pipeline=pipeline, lake=lake, ledger=ledger, is_alive=lambda _holder: False)
 

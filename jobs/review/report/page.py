@@ -18,8 +18,8 @@ from jobs.comparing.compare import Comparison, compare
 from jobs.comparing.differences import number, percent
 from jobs.comparing.views import changes_something, request_sides
 from jobs.plain_text import agreeing, counted, escaped, escaped_lines, with_capital
-from jobs.review.compared import CHEAP_ROWS, MEMORY, Compared, compared, rows_to_read, sample_lines
-from jobs.review.report.checks import CheckTrend, Held
+from jobs.review.compared import CHEAP_ROWS, MEMORY, Compared, compared, rows_to_read, side_by_side, value_text
+from jobs.review.report.checks import CheckTrend, Held, demanded, found_by
 from jobs.review.report.commands import bound_text, diff_line
 from jobs.review.report.model import DASH, MAX_REQUESTS, ReportModel, Status, build_model, share_text
 from jobs.review.report.rows import ReportRows
@@ -88,9 +88,9 @@ def write_report(lake: "Lake", pipeline: "Pipeline", path: Path | None = None) -
         LedgerError: the ledger cannot be read.
         StoreError: the late records cannot be read, or differ from those that were written.
     """
-    from jobs.review.report.collect import collect_view, newest_view
+    from jobs.review.report.collect import collect_view, without_clock
 
-    view = newest_view(lake, pipeline)
+    view = without_clock(lake, pipeline).ledger.view()
     model = build_model(collect_view(lake, pipeline, view))
     content = render(model, newest_differences(lake, pipeline.name, view)).encode("utf-8", errors="replace")
     place = str(path) if path is not None else lake.below(f"reports/{pipeline.name}.html")
@@ -163,7 +163,8 @@ def difference_values(compared: Compared | None, problem: str | None = None, lin
         "compared": compared,
         "compare_problem": problem,
         "diff_line": line,
-        "sample_lines": sample_lines,
+        "side_by_side": side_by_side,
+        "value_text": value_text,
         "window_address": None,
         "here": "",
     }
@@ -215,6 +216,8 @@ def helpers() -> Mapping[str, Any]:
         "passed": lambda check: check.counts.get(Verdict.PASS, 0),
         "not_passed": lambda check: len(check.points) - check.counts.get(Verdict.PASS, 0),
         "card_status": _card_status,
+        "demanded": demanded,
+        "found_by": found_by,
         "verdict_symbol": _SYMBOLS.__getitem__,
         "curve_range": _curve_range,
         "duration": duration,

@@ -55,18 +55,17 @@ class Probe:
         return Check(index=index, type=self.type, kwargs=self.kwargs)
 
 
-def probes(pipeline: "Pipeline", schemas: "Mapping[str, pa.Schema]", *, max_values: int = MAX_VALUES) -> list[Probe]:
+def probes(pipeline: "Pipeline", schemas: "Mapping[str, pa.Schema]") -> list[Probe]:
     """Return the probes of a pipeline: of its runs, its windows and its late records.
 
-    `schemas` has the stored columns of `window_outputs` and `late_records`. A key with more than `max_values` different
-    values gets no check of its values.
+    `schemas` has the stored columns of `window_outputs` and `late_records`.
     """
     outputs = schemas[WINDOW_OUTPUTS]
     made = [*_of_run(), *_of_windows(pipeline, outputs)]
     for key in pipeline.log.key_columns:
         kind = _kind_of(outputs, key)
         if kind in _NO_VALUE:
-            made.append(_values(key, _NO_VALUE[kind], max_values))
+            made.append(_values(key, _NO_VALUE[kind]))
     for name in dict.fromkeys(("record_count", *pipeline.output_columns)):
         made += _of_output(name, _kind_of(outputs, name))
     late = "expect_column_max_to_be_between"
@@ -194,12 +193,12 @@ def _ranged(
     return Probe(table=table, type=kind, kwargs={**base, "max_value": 0}, make=make)
 
 
-def _values(key: str, no_value: str | int, max_values: int) -> Probe:
+def _values(key: str, no_value: str | int) -> Probe:
     def make(seen: Sequence[Seen], _rule: Rule) -> Expectations:
         sets = [frozenset(result.observed.get("sample", ())) for result in seen if "note" not in result.observed]
         known = frozenset().union(*sets)
         is_cut = any(len(values) >= MAX_ITEMS for values in sets)
-        if is_cut or len(known) > max_values or any(len(str(value)) >= MAX_TEXT for value in known):
+        if is_cut or len(known) > MAX_VALUES or any(len(str(value)) >= MAX_TEXT for value in known):
             return []
         if arguments.values(sorted(known)) is not None:  # no values, or numbers that a suite cannot compare with
             return []

@@ -1,7 +1,7 @@
 """Tries a suite on the past: what it would have said of every slice before it gates anything. Writes nothing."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -94,16 +94,13 @@ class Trial:
         }
 
 
-def try_suite(
-    candidate: SuiteFile, present: Present, past: PastTables, *, fail_on: str,
-    progress: Callable[[int], None] = lambda _slices: None,
-) -> Trial:  # fmt: skip
+def try_suite(candidate: SuiteFile, present: Present, past: PastTables, *, fail_on: str) -> Trial:
     """Return what a suite would have said of every run of a history.
 
     Each table is read once, with the columns that the two suites need. Hindcast's own checks of a run, such as the law
     of conservation and the change of settled windows, count in both verdicts as the ledger has them. `present` is
     computed again only for runs that another suite checked. `fail_on` is the least severity of the candidate that stops
-    publication. `progress` is told after each block how many slices it had.
+    publication.
 
     Raises:
         StoreError: rows cannot be read, or differ from those that were written.
@@ -118,7 +115,6 @@ def try_suite(
             for tally, result in zip(tallies, checks, strict=True):
                 tally.add(result)
             tried.append(_tried_slice(past, run, checks, before=before, fail_on=fail_on))
-        progress(len(block))
     return Trial(
         pipeline=past.history.pipeline,
         suite=str(candidate.path),

@@ -27,6 +27,7 @@ from windowlib.records.instants import INFINITE_TIME, NAN_TIME, NOT_UTF8, NULL_T
 
 Bounds = tuple[int, int]
 """Start and end of a window in ms."""
+MOST_CHANGES: Final = 2_000
 _WITHOUT_TIME: Final = frozenset({NOT_UTF8, NULL_TIME, NAN_TIME, INFINITE_TIME, WRONG_TYPE, OUT_OF_RANGE})
 """The reasons of invalid records whose event time tells no window."""
 _OTHERS: Final = {instants.FILTERED: "filtered", instants.DUPLICATE: "duplicate"}
@@ -59,7 +60,7 @@ class OperatorWalk:
     """One slice of one key. `panes` collects the rows of the window, `known` the bounds of windows that have existed.
 
     `is_clock` tells that windows are of processing time. `is_merging`: a record may change the bounds of its window.
-    Such a change is found for at most `most_changes` records, because that takes a millisecond for each.
+    Such a change is found for at most `MOST_CHANGES` records, because that takes a millisecond for each.
     """
 
     plan: BucketPlan
@@ -69,7 +70,6 @@ class OperatorWalk:
     is_clock: bool
     is_merging: bool
     lateness_ms: int
-    most_changes: int
     panes: list[dict[str, Any]] = field(default_factory=list)
     known: set[Bounds] = field(default_factory=set)
     _late: dict[int, tuple[frozenset[Bounds], int | None]] = field(default_factory=dict)
@@ -123,7 +123,7 @@ class OperatorWalk:
         """Process the valid records. Return what those of the window did to its bounds, by their place."""
         changes: dict[int, str] = {}
         done = 0
-        for place in own.tolist() if self.is_merging and len(own) <= self.most_changes else ():
+        for place in own.tolist() if self.is_merging and len(own) <= MOST_CHANGES else ():
             if problems[place]:
                 continue
             self._feed(batch, np.arange(done, place), problems)
@@ -148,7 +148,7 @@ class OperatorWalk:
     def _collect(self, emission: Mapping[str, pa.Table]) -> None:
         panes = emission.get(tables.WINDOW_OUTPUTS)
         if panes is not None:
-            bounds = _bounds(panes["window_start"], panes["window_end"])
+            bounds = bounds_ms(panes["window_start"], panes["window_end"])
             self.known.update(bounds)
             wanted = (self.window.start_ms, self.window.end_ms)
             chosen = [place for place, own in enumerate(bounds) if own == wanted]
@@ -184,7 +184,7 @@ class OperatorWalk:
         return [(start, end) for start, end in zip(starts, ends, strict=True) if start is not None and end is not None]
 
 
-def _bounds(starts: pa.ChunkedArray, ends: pa.ChunkedArray) -> list[Bounds]:
+def bounds_ms(starts: pa.ChunkedArray, ends: pa.ChunkedArray) -> list[Bounds]:
     """Return bounds in ms of columns of microseconds; (None, None) is the bounds of a window without any."""
     columns = (pc.divide(column.cast(pa.int64()), 1_000).to_pylist() for column in (starts, ends))
     return list(zip(*columns, strict=True))
@@ -194,7 +194,7 @@ def _missed(column: pa.ChunkedArray) -> list[frozenset[Bounds]]:
     """Return the bounds of the windows that each late record has missed."""
     lists = column.combine_chunks()
     flat = lists.flatten()
-    bounds = _bounds(*(pa.chunked_array([flat.field(name)]) for name in ("window_start", "window_end")))
+    bounds = bounds_ms(*(pa.chunked_array([flat.field(name)]) for name in ("window_start", "window_end")))
     ends = np.cumsum(pc.fill_null(pc.list_value_length(lists), 0).to_numpy()).tolist()
     return [frozenset(bounds[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from jobs.lake.event_log import PinnedLog
 from jobs.lake.lake import Lake
@@ -38,8 +38,6 @@ from windowlib.watermarks.timeline import SourceRow
 
 Reading: TypeAlias = Callable[[ChunkLog], Tasks]
 """Returns the tasks that read a slice. It raises a RequestError if the caller does not want to read it."""
-MOST_CHANGES: Final = 2_000
-"""The default of `SliceReplay.most_changes`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +61,6 @@ class SliceReplay:
     chain: Chain
     window: WantedWindow
     reading: Reading
-    most_changes: int = MOST_CHANGES
     panes: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     known: set[Bounds] = field(default_factory=set)
     differences: list[str] = field(default_factory=list)
@@ -176,7 +173,6 @@ class SliceReplay:
             is_clock=windows.is_processing_time,
             is_merging=windows.session is not None or windows.dynamic_session is not None,
             lateness_ms=windows.allowed_lateness_ms,
-            most_changes=self.most_changes,
         )
         return walk, time.after[-1]
 

@@ -15,12 +15,11 @@ from jobs.lake.store import attempts_dataset
 from jobs.ledger.view import StagedRun
 from jobs.reading.published import PublishedView, published_sql, quote_duckdb
 from jobs.reading.stored_rows import of_attempts, run_attempt
+from jobs.review.window.operator_walk import Bounds, bounds_ms
 from jobs.review.window.wanted import Key, WantedWindow
 from windowlib.columnar.undecodable import readable
 from windowlib.records.tables import ROW_CHECK, ROW_ID, WINDOW_OUTPUTS
 
-Bounds = tuple[int, int]
-"""Start and end of a window in ms."""
 _RELATION: Final = "panes"
 
 
@@ -63,8 +62,7 @@ class StoredPanes:
         panes = self._read(runs, condition, ("window_start", "window_end"))
         if not panes.num_rows:
             return set()
-        starts, ends = (pc.divide(panes[name].cast(pa.int64()), 1_000).to_pylist() for name in panes.column_names)
-        return {*zip(starts, ends, strict=True)}
+        return {*bounds_ms(*panes.columns)}
 
     def _read(
         self, runs: Iterable[StagedRun], condition: pc.Expression, columns: tuple[str, ...] | None = None

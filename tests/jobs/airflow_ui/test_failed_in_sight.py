@@ -75,4 +75,4 @@ def test_a_published_slice_that_fails_is_told_on_every_page_until_it_is_waived(
 
 
 def numbers(place: Place) -> dict[str, float]:
-    return {gauge.name: gauge.value for gauge in gauges(place.work, place.work.ledger.view())}
+    return gauges(place.work, place.work.ledger.view())

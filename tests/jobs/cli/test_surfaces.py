@@ -75,7 +75,7 @@ def check_surfaces(shell: Shell) -> None:
     held, failing = stopped(view)
     [status] = shell.json("status", "sales")["pipelines"]
     assert (status["failed"] or "").startswith(f"readers see {len(failing)} slice" if failing else "")
-    values = {gauge.name: gauge.value for gauge in gauges(work, view)}
+    values = gauges(work, view)
     assert (values["held_slices"], values["failed_published_slices"]) == (len(held), len(failing))
     state, model = pipeline_state(work, view), build_model(collect_view(work.lake, work.pipeline, view))
     told = digest(work, view, standing(work, view), since_ms=0)

@@ -10,11 +10,11 @@ from expectations.loader import SUITES_VARIABLE
 from jobs.lake.lake import Lake
 from jobs.planning.request_context import open_request_context
 from jobs.planning.suite_fingerprint import suite_fingerprint
-from jobs.review.report.collect import collect
 from jobs.review.report.page import newest_differences
 from jobs.runs import RunResult
 from tests.jobs.cli.conftest import Shell
 from tests.support.fake_replay import FAILS, PIPELINE, append_day, sales
+from tests.support.report_rows import collect
 
 FIRST, SECOND, HELD = "2024-01-01", "2024-01-02", "2024-01-03"
 QUALITY = f"{PIPELINE}quality: {{suite: expectations/sales.json, fail_on: critical}}\n"

@@ -58,7 +58,6 @@ from jobs.replay.sizes import Sizes
 from jobs.review.pages.decision_forms import decision_forms
 from jobs.review.pages.request_page import plan_of
 from jobs.review.pages.state import held_slices
-from jobs.review.report.collect import collect
 from jobs.review.suites.history import OTHER_SPEC, whole_history
 from jobs.runs import RunResult, Verdict
 from jobs.wall_clock import now_ms
@@ -67,6 +66,7 @@ from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms
 from tests.support.fuzzing import seeds
 from tests.support.no_spark import threads
 from tests.support.replays import NOW_MS, context_in, pipeline_of
+from tests.support.report_rows import collect
 from windowlib.errors import LogError, RequestError
 
 EPOCH: Final = date(1970, 1, 1)

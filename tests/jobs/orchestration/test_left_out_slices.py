@@ -58,7 +58,7 @@ def published(place: Place, work: RequestContext, decision: Replay) -> Publicati
 @pytest.mark.slow
 def test_the_schedule_leaves_out_the_slices_before_the_first_one_of_the_pipeline_file(place: Place) -> None:
     work = place.work(slices=FROM_THE_SIXTH)
-    counts = {gauge.name: gauge.value for gauge in gauges(work, work.ledger.view())}
+    counts = gauges(work, work.ledger.view())
     assert counts["unpublished_slices"] == 3
     decision = scheduled(place, work, lease_id="r")
     assert decision.slices == ("1970-01-10", "1970-01-11", "1970-01-12")

@@ -67,7 +67,7 @@ def test_asking_for_a_range_that_overlaps_a_held_request_names_it_and_writes_not
         refused.value
     )
     assert "it waits for a decision on 1 held slice (2024-01-03: " in str(refused.value)
-    assert [one.request.request_id for one in refused.value.open_ranges] == [first]
+    assert [one.request.request_id for one in refused.value.open_requests] == [first]
     assert work.ledger.view().version == version
 
 

@@ -41,7 +41,6 @@ from jobs.publishing.publishing import publish_request
 from jobs.review import position
 from jobs.review.explain import explain
 from jobs.review.pages.record_search import search_records
-from jobs.review.position import Located
 from jobs.review.report.collect import collect_view
 from jobs.review.report.model import build_model
 from jobs.review.report.slice_calendar import months, strips
@@ -428,9 +427,9 @@ def test_slices_of_a_former_spec_whose_slice_column_the_log_no_longer_has_are_co
     assert continued.pipeline.log.table == "log", "defect: it replayed its slices with the records of the other table"
     tables = []
 
-    def locate(_session: object, spec: Pipeline, *_: object, **_named: object) -> Located:
+    def locate(_session: object, spec: Pipeline, *_: object, **_named: object) -> tuple[int, None]:
         tables.append(spec.log.table)
-        return Located(rank=0, watermark_ms=None)
+        return 0, None
 
     monkeypatch.setattr(position, "locate", locate)
     view = work.ledger.view()

@@ -10,8 +10,8 @@ from deltalake import DeltaTable
 from jobs.lake.lake import Lake
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.review.position import Located, Wanted, locate
-from jobs.runs import CheckpointRef
+from jobs.planning.request_context import open_request_context
+from jobs.review.position import locate
 from jobs.spark.lazy_session import LazySession
 from tests.support.clicks_log import DAY_MS, PARTITION, PIPELINE, SCHEMA, day_rows
 from tests.support.logs import make_log
@@ -73,20 +73,13 @@ def test_at_most_one_file_per_table_and_slice(lived: Lived) -> None:
 
 def test_a_record_is_located_with_the_watermark_that_it_met(spark: SparkSession, lived: Lived) -> None:
     """The place and watermark of an assigned record, which no table keeps, are those of the replay."""
-    first, second, *_ = (run.result for run in lived.outcome.runs)
-    before = CheckpointRef(
-        slice_id=first.slice.slice_id, run_id=first.run_id, attempt_id=first.attempt_id, fingerprint=first.state_after
-    )
+    second, lake = lived.outcome.runs[1], Lake(root=str(lived.lake))
+    view = open_request_context(lived.pipeline, lake, now_ms=lambda: 0).ledger.view()
 
-    def found(record_id: str) -> Located:
-        wanted = Wanted(one=second.slice, record_id=record_id, before=before)
-        return locate(LazySession.of(spark), lived.pipeline, Lake(root=str(lived.lake)), wanted=wanted)
+    def found(record_id: str) -> tuple[int, int | None]:
+        return locate(LazySession.of(spark), lived.pipeline, lake, view=view, run=second, record_id=record_id)
 
-    assert [found(f"1/{place}") for place in range(3)] == [
-        Located(rank=0, watermark_ms=594_999),
-        Located(rank=1, watermark_ms=DAY_MS + 8),
-        Located(rank=2, watermark_ms=DAY_MS + 8),
-    ]
+    assert [found(f"1/{place}") for place in range(3)] == [(0, 594_999), (1, DAY_MS + 8), (2, DAY_MS + 8)]
     with pytest.raises(RequestError, match="has no record '0/0'"):
         found("0/0")
 

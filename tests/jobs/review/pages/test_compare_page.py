@@ -10,7 +10,7 @@ from jobs.comparing.compare import Comparison, compare
 from jobs.comparing.differences import Differences
 from jobs.comparing.views import Sides, version_sides
 from jobs.lake.lake import Lake
-from jobs.review.compared import CHEAP_ROWS, sample_lines
+from jobs.review.compared import CHEAP_ROWS, side_by_side
 from jobs.review.pages import compare_page
 from jobs.review.pages.compare_page import Comparisons
 from tests.jobs.review.pages.conftest import Made
@@ -59,10 +59,10 @@ def test_a_cheap_comparison_is_made_at_once_and_shows_rows_without_circumstances
     work, _ = made(Random(4))
     found = Comparisons().compared(work.lake, "sales", version_sides(work.ledger.view(), 0), is_asked=False).found
     assert found is not None
-    lines = sample_lines(found.tables[0])
-    assert lines
-    for line in lines:
-        names = [name for name, _, _ in line.values]
+    samples = found.tables[0].samples
+    assert samples
+    for values in map(side_by_side, samples):
+        names = [name for name, _, _ in values]
         assert "total" in names
         assert "watermark_ms" not in names
-        assert all(old is None and new is not None for _, old, new in line.values)
+        assert all(old is None and new is not None for _, old, new in values)

@@ -10,9 +10,9 @@ from jobs.orchestration.requests import run_request
 from jobs.planning.request_context import Asked, open_request_context
 from jobs.replay.orders import ReplayOrder
 from jobs.review.pages.slice_page import slice_page
-from jobs.review.report.collect import collect
 from jobs.runs import RunResult
 from tests.support.fake_replay import FakeReplayer, append_day, day_ms, sales
+from tests.support.report_rows import collect
 
 DAYS = ("2024-01-01", "2024-01-02", "2024-01-03")
 

@@ -8,9 +8,9 @@ from hypothesis import given, strategies as st
 from jobs.ledger.view import StagedRun
 from jobs.pipeline.slices import slice_of_id
 from jobs.review.pages.slice_page import slice_page
-from jobs.review.report.collect import collect
 from jobs.runs import CheckResult, Verdict
 from tests.jobs.review.pages.conftest import DAYS, Made
+from tests.support.report_rows import collect
 
 LATER = {Verdict.ERROR: 0, Verdict.FAIL: 1, Verdict.WARN: 2, Verdict.PASS: 3}
 

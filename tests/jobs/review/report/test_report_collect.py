@@ -16,7 +16,7 @@ from jobs.publishing.publishing import publish
 from jobs.reading.verify import Span
 from jobs.review.metrics import gauges
 from jobs.review.pages.state import pipeline_state
-from jobs.review.report.collect import Part, collect, collect_view
+from jobs.review.report.collect import Part, collect_view
 from jobs.review.report.model import MAX_LISTED_SLICES, Status, build_model
 from jobs.review.report.page import write_report
 from jobs.review.report.rows import LateRow, ReportRows
@@ -24,7 +24,7 @@ from jobs.review.report.slice_calendar import strips
 from jobs.review.suites.history import whole_history
 from jobs.runs import RunResult, Slice, Verdict
 from tests.support.fake_replay import FAILS, PIPELINE, SIDE, FakeReplayer, append_day, day_ms, sales, write_rows
-from tests.support.report_rows import many_days, with_result
+from tests.support.report_rows import collect, many_days, with_result
 from tests.support.waiving import waive_newest
 from windowlib.errors import RequestError
 
@@ -140,7 +140,7 @@ def test_an_empty_slice_is_a_state_of_its_own_on_every_screen(work: RequestConte
     assert "2024-01-06: empty, published; 0 read" in text
     view = work.ledger.view()
     assert pipeline_state(work, view).sees.endswith("2 slices without a record")
-    found = {gauge.name: gauge.value for gauge in gauges(work, view)}
+    found = gauges(work, view)
     assert (found["empty_slices"], found["unpublished_slices"], found["waiting_seconds"]) == (2, 24, 23 * 86_400)
 
 

@@ -12,10 +12,10 @@ from jobs.planning.request_context import Asked, RequestContext, open_request_co
 from jobs.publishing.decisions import cancel
 from jobs.publishing.optimistic_check import By
 from jobs.publishing.publishing import publish
-from jobs.review.report.collect import collect
 from jobs.review.report.model import build_model
 from jobs.review.report.page import newest_differences, render, write_report
 from tests.support.fake_replay import FakeReplayer, append_day, day_ms, sales
+from tests.support.report_rows import collect
 
 HOSTILE = "<script>\u202e\x1b"
 

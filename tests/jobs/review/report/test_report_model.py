@@ -9,7 +9,7 @@ import pytest
 
 from jobs.ledger.events import EventKind, LedgerEvent, with_checks
 from jobs.ledger.view import Waiver
-from jobs.review.report.checks import Failure, cards, trends
+from jobs.review.report.checks import cards, demanded, found_by, trends
 from jobs.review.report.commands import bound_text, commands
 from jobs.review.report.model import MAX_LISTED_SLICES, Status, build_model, status_of
 from jobs.review.report.rows import DAY_MS, HOUR_MS, LateRow, ReportRows
@@ -140,10 +140,8 @@ def test_a_held_slice_shows_the_finding_the_demand_and_the_command() -> None:
     newest = build_model(blizzard()).held[0]
     (failure,) = newest.failures
     assert (newest.slice_id, newest.until) == ("2013-02-09", "2013-02-10")
-    assert (failure.demand, failure.found) == ("invalid_share at most 25 %", "78.2 %")
-    assert str(failure.check.description).startswith(
-        "Share of cancelled flights: a cancelled flight has no departure time"
-    )
+    assert (demanded(failure), found_by(failure)) == ("invalid_share at most 25 %", "78.2 %")
+    assert str(failure.description).startswith("Share of cancelled flights: a cancelled flight has no departure time")
     assert shlex.split(newest.rerun) == shlex.split("hindcast run flights --request 5f2c9ab07c1e --lake /var/lake")
 
 
@@ -165,8 +163,8 @@ def a_result() -> RunResult:
     )
 
 
-def failure_of(**facts: Any) -> Failure:  # noqa: ANN401 -- any field of a check
-    """Return how the page shows the failed check of 2013-02-09 with some of its fields replaced."""
+def failure_of(**facts: Any) -> CheckResult:  # noqa: ANN401 -- any field of a check
+    """Return the failed check of 2013-02-09, as a card has it, with some of its fields replaced."""
     rows = blizzard()
     run = rows.runs["2013-02-09"]
     (failed,) = (check for check in run.result.checks if check.verdict is Verdict.FAIL)
@@ -177,9 +175,9 @@ def failure_of(**facts: Any) -> Failure:  # noqa: ANN401 -- any field of a check
 
 def test_the_wording_of_a_message_decides_nothing() -> None:
     failure, other_words = failure_of(), failure_of(message="any words")
-    assert (other_words.demand, other_words.found) == (failure.demand, failure.found)
+    assert (demanded(other_words), found_by(other_words)) == (demanded(failure), found_by(failure))
     broken = failure_of(message="any words", verdict=Verdict.ERROR, error="KeyError: 'carrier'")
-    assert broken.found == "KeyError: 'carrier'"
+    assert found_by(broken) == "KeyError: 'carrier'"
 
 
 def test_a_check_of_an_older_ledger_is_shown_by_its_whole_message() -> None:
@@ -196,8 +194,8 @@ def test_a_check_of_an_older_ledger_is_shown_by_its_whole_message() -> None:
     (read,) = with_checks(a_result(), event).checks
     assert read == CheckResult(**fields | {"verdict": Verdict.FAIL})
     failure = failure_of(description=None)
-    assert failure.found.startswith("invalid_share at most 25 %: found 78.2 %. Share of cancelled flights")
-    assert failure.check.description is None
+    assert found_by(failure).startswith("invalid_share at most 25 %: found 78.2 %. Share of cancelled flights")
+    assert failure.description is None
 
 
 def test_a_check_that_ever_failed_is_first_and_has_its_limit() -> None:

@@ -7,10 +7,11 @@ import pytest
 from jobs.ledger.view import LedgerView
 from jobs.planning.request_context import RequestContext
 from jobs.reading.verify import Span
-from jobs.review.report.collect import Part, collect, collect_view
+from jobs.review.report.collect import Part, collect_view
 from jobs.review.report.model import build_model
 from jobs.review.suites.history import whole_history
 from tests.support.day_chains import Place, Put, repair, run
+from tests.support.report_rows import collect
 
 DAYS = tuple(f"1970-01-{day:02}" for day in range(5, 11))
 
