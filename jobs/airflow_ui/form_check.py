@@ -7,6 +7,8 @@ is answered with status 400 (409 if another open request has slices of the range
 
 A right form goes on to Airflow with the whole range in its configuration, and with a run id that shows the range unless
 the request has one. The plan task reads the form again, because the command line of Airflow does not come through here.
+
+A request that starts another DAG of a pipeline goes on without its date (`_checked`).
 """
 
 import json
@@ -40,11 +42,13 @@ log = logging.getLogger(__name__)
 
 MAX_BODY: Final = 100_000
 SHOWN_AT_THE_BUTTON: Final = 440
-_PATH: Final = re.compile(r"/api/v2/dags/backfill_([a-z][a-z0-9_]*)/dagRuns/?\Z", re.ASCII)
+_PATH: Final = re.compile(
+    r"/api/v2/dags/(replay|backfill|decide|maintain|alert)_([a-z][a-z0-9_]*)/dagRuns/?\Z", re.ASCII
+)
 
 
 class BackfillFormCheck:
-    """A middleware of the whole API server: all other requests go through unread."""
+    """A middleware of the whole API server: requests that start no DAG of a pipeline go through unread."""
 
     def __init__(self, app: "ASGIApp") -> None:
         self.app = app
@@ -57,12 +61,12 @@ class BackfillFormCheck:
         request = Request(scope, receive)
         body = await request.body()
         try:
-            body = await _checked(request, match[1], body)
+            body = await _checked(request, match, body)
         except FormError as error:
             await JSONResponse({"detail": str(error)}, _status(request, error))(scope, receive, send)
             return
         except Exception:  # our bug must not stop a backfill: the plan task reads the form again
-            log.exception("the form of backfill_%s was not checked", match[1])
+            log.exception("the form of %s_%s was not checked", match[1], match[2])
         await self.app(_with_length(scope, len(body)), _body_receiver(body, receive), send)
 
 
@@ -78,19 +82,26 @@ def _status(request: Request, error: FormError) -> int:
     return 409 if error.open_requests else 400
 
 
-async def _checked(request: Request, name: str, body: bytes) -> bytes:
-    """Return the body with the range of the form and a run id.
+async def _checked(request: Request, started: re.Match[str], body: bytes) -> bytes:
+    """Return the body without a date, and for a backfill with the range of the form and a run id.
+
+    Airflow's form sends a date. After the end of the schedule, Airflow makes a run without tasks, which succeeds. A run
+    in the future stays active until then, and the other runs of its DAG wait. No task reads the date of a run by hand.
 
     A request that Airflow refuses anyway is returned unread, so that this module tells nothing to strangers.
     """
+    kind, name = started.groups()
     pipeline = Site.of_environment().pipeline(name)
-    if pipeline is None or len(body) > MAX_BODY or not await _may_start(request, name):
-        return body
     try:
-        given = json.loads(body)
+        given = None if pipeline is None or len(body) > MAX_BODY else json.loads(body)
     except ValueError:
         return body
-    if not isinstance(given, dict) or not isinstance(given.get("conf") or {}, dict):
+    if pipeline is None or not isinstance(given, dict):
+        return body
+    if given.get("logical_date") is not None:
+        given = {**given, "logical_date": None}
+        body = json.dumps(given).encode()
+    if kind != "backfill" or not isinstance(given.get("conf") or {}, dict) or not await _may_start(request, name):
         return body
     form = await run_in_threadpool(_read, pipeline, given.get("conf") or {})
     return body if form is None else json.dumps(_completed(pipeline, given, form)).encode()

@@ -12,6 +12,7 @@ from jobs.cli.slice_lines import all_option, show_plan
 from jobs.engine.fingerprints import spec_fingerprint
 from jobs.orchestration.following import stopped_readers
 from jobs.orchestration.requests import Staging
+from jobs.pipeline.files import load_all
 from jobs.pipeline.slices import check_range, parse_bound, show_instant, slice_at, slice_grid
 from jobs.planning.published_spec import why_uncomputable
 from jobs.planning.request_context import Asked, RequestContext
@@ -76,7 +77,7 @@ def adopt_command(  # noqa: PLR0913 - one parameter per option
     for line in changes:
         options.say(line, console=told)
     border = border_warning(changes, first=slices[0], published=view.slices[next(iter(view.published))])
-    stopped = stopped_readers(places.chosen(None).good, work.lake, before=before, after=pipeline)
+    stopped = stopped_readers(load_all(places.pipelines).good, work.lake, before=before, after=pipeline)
     for line in (*filter(None, [border]), *stopped):
         options.complain(f"warning: {line}")
     warm_up = restart_of(work, slices, master=master)

@@ -14,6 +14,7 @@ from jobs.ledger.view import Request
 from jobs.orchestration.following import following, readers_of, slices_to_follow
 from jobs.orchestration.open_ranges import in_the_way
 from jobs.orchestration.requests import Staging
+from jobs.pipeline.files import load_all
 from jobs.plain_text import shortened
 from jobs.planning.plan import Plan
 from jobs.planning.request_context import Asked, IfOpen, RequestContext, find_resumable
@@ -47,7 +48,7 @@ def follow_command(  # noqa: PLR0913 - one parameter per option
     the exit status is 1: run the command again after the decision. A pipeline file that differs from what is published
     is not used until it is adopted. --json prints one object for each pipeline.
     """
-    name, files = places.pipeline(pipeline_name).name, places.chosen(None)
+    name, files = places.pipeline(pipeline_name).name, load_all(places.pipelines)
     for broken in files.broken:
         options.complain(f"warning: {broken.name} is not followed if it reads {name}: {broken.error}")
     readers = readers_of(files.good, name)

@@ -68,8 +68,19 @@ class Places:
             return stored
 
     def chosen(self, name: str | None) -> PipelineFiles:
-        """Read one pipeline (raises as `load_pipeline`), or all of the directory: good files and broken ones."""
-        return load_all(self.pipelines) if name is None else PipelineFiles(good=(self.pipeline(name),), broken=())
+        """Read one pipeline (raises as `load_pipeline`), or all of the directory: good files and broken ones.
+
+        Raises SpecError: the directory has none, for example because it is not mounted.
+        """
+        if name is not None:
+            return PipelineFiles(good=(self.pipeline(name),), broken=())
+        files = load_all(self.pipelines)
+        if not files.good and not files.broken:
+            raise SpecError(
+                f"the directory {self.pipelines} has no pipeline file; is it mounted? Name another one with "
+                "--pipelines or HINDCAST_PIPELINES"
+            )
+        return files
 
     def request_context(self, pipeline: Pipeline) -> RequestContext:
         return open_request_context(pipeline, self.lake, now_ms=now_ms)

@@ -11,6 +11,7 @@ import click
 from jobs.cli import options
 from jobs.cli.slice_lines import all_option, show_plan
 from jobs.ledger.view import LedgerView
+from jobs.pipeline.files import load_all
 from jobs.pipeline.slices import check_range, parse_bound
 from jobs.planning.plan import Plan
 from jobs.planning.request_context import RequestContext
@@ -158,7 +159,7 @@ def downstream_plans(places: options.Places, name: str) -> list[Plan | NoPlanYet
     from jobs.planning.change_reach import with_reach
 
     plans: list[Plan | NoPlanYet] = []
-    for reader in readers_of(places.chosen(None).good, name):
+    for reader in readers_of(load_all(places.pipelines).good, name):
         try:
             work, warnings = following(places.request_context(reader))
             slices, left_out = slices_to_follow(work)

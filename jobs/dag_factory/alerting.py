@@ -4,7 +4,7 @@ import logging
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,8 @@ CHECK = "check_deadlines"
 TOLD_KEY = "told"
 """The key of what was told, in Airflow's state store of the pipeline's asset."""
 _START = datetime(2020, 1, 1, tzinfo=UTC)
+RETRIES, RETRY_DELAY = 24, timedelta(minutes=5)
+"""A mail server or a store may be away for two hours. The next run may be a day later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +179,7 @@ def _alert_dag(name: str, path: Path, *, crons: Sequence[str], page: str, settin
         catchup=False,
         max_active_runs=1,
         is_paused_upon_creation=False,  # a paused alert is silent, and nobody would notice
-        default_args={"owner": settings.owner, "retries": 2},
+        default_args={"owner": settings.owner, "retries": RETRIES, "retry_delay": RETRY_DELAY},
         tags=[*settings.tags, "alert"],
     ) as dag:
         DeadlinesOperator(task_id=CHECK, name=name, pipeline_file=path, lake=settings.lake)

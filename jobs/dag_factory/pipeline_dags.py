@@ -51,7 +51,6 @@ def replay_dag(pipeline: Pipeline, settings: DagSettings) -> DAG:
 
     If the log has ended, its description and its page tell so.
     """
-    first, last = _schedule_dates(pipeline)
     purpose = "Replays every ready slice after the last published one, oldest first."
     ended = past_end(pipeline, now_ms())
     with DAG(
@@ -59,8 +58,8 @@ def replay_dag(pipeline: Pipeline, settings: DagSettings) -> DAG:
         description=ended or f"Replay the ready slices of {pipeline.name}, check them, publish them",
         doc_md=dag_page(pipeline, f"{purpose} **{ended}.**" if ended else purpose) + backfill_of_airflow(pipeline),
         schedule=_schedule(pipeline.schedule),
-        start_date=first,
-        end_date=last,
+        start_date=datetime.fromtimestamp(0, tz=UTC),  # an interval that has begun before it gets no run
+        end_date=_end_date(pipeline),
         catchup=False,
         max_active_runs=1,
         default_args=task_defaults(pipeline, settings),
@@ -117,11 +116,10 @@ def task_defaults(pipeline: Pipeline, settings: DagSettings) -> dict[str, Any]:
     } | ({} if pipeline.alerts is None else {"on_failure_callback": AlertOnFailure(pipeline)})
 
 
-def _schedule_dates(pipeline: Pipeline) -> tuple[datetime, datetime | None]:
-    """Return the start of the log and the end of its schedule. Airflow schedules runs between these dates only."""
-    first_ms, end_ms = slice_grid(pipeline).first_ms, schedule_end_ms(pipeline)
-    first = datetime.fromtimestamp((first_ms or 0) / 1000, tz=UTC)
-    return first, None if end_ms is None else datetime.fromtimestamp(end_ms / 1000, tz=UTC)
+def _end_date(pipeline: Pipeline) -> datetime | None:
+    """Return the end of the schedule of a log that ends. Airflow starts no later run by itself."""
+    end_ms = schedule_end_ms(pipeline)
+    return None if end_ms is None else datetime.fromtimestamp(end_ms / 1000, tz=UTC)
 
 
 def add_tasks(pipeline: Pipeline, kind: "Kind", settings: DagSettings) -> None:

@@ -215,6 +215,7 @@ def _settings(home: Home, ports: Ports, known: Secrets) -> Iterator[tuple[str, s
             "executor": "LocalExecutor",
             "parallelism": "4",  # the executor starts this many workers at once
             "dags_are_paused_at_creation": "True",
+            "dagbag_import_timeout": "300",
             "simple_auth_manager_users": f"{USER}:admin,{VIEWER}:viewer",
             "simple_auth_manager_passwords_file": str(home.passwords_file),
             # Without this and api.base_url, tasks connect to port 8080, also when the API has another port.
@@ -239,6 +240,9 @@ def _settings(home: Home, ports: Ports, known: Secrets) -> Iterator[tuple[str, s
         "dag_processor": {
             "refresh_interval": "10",  # by default, a new file waits five minutes
             "parsing_processes": "1",
+            # One file has the DAGs of all pipelines. If it takes longer than this, by default 50 s, Airflow drops all
+            # of them, without an import error.
+            "dag_file_processor_timeout": "600",
         },
         "workers": {
             "execution_api_timeout": "30",  # the default of 5 s is too short while Airflow starts on two cores

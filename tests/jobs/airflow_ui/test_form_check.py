@@ -175,6 +175,17 @@ def test_other_requests_go_through_unchanged(airflow: "TestClient", path: str, b
     assert airflow.post(path, content=body).json() == {"got": body}
 
 
+@pytest.mark.parametrize("kind", ["replay", "backfill", "decide", "maintain", "alert"])
+def test_a_run_by_hand_has_no_date(airflow: "TestClient", kind: str) -> None:
+    """Airflow makes no task of a run after the end of a schedule, and a run in the future blocks its DAG until then."""
+    body = {"logical_date": "2030-01-01T00:00:00Z", "conf": GOOD if kind == "backfill" else {}}
+    got = json.loads(airflow.post(f"/api/v2/dags/{kind}_sales/dagRuns", json=body).json()["got"])
+    assert got["logical_date"] is None
+    assert got["conf"] == body["conf"]
+    foreign = airflow.post(f"/api/v2/dags/{kind}_other/dagRuns", json=body).json()["got"]
+    assert json.loads(foreign) == body
+
+
 def test_a_stranger_is_told_nothing(place: Place) -> None:
     """Without a valid token, the request goes on to Airflow, which refuses it."""
     assert place.lake.is_dir()

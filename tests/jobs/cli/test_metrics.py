@@ -90,3 +90,11 @@ def test_a_pipeline_that_cannot_be_read_is_a_gauge_and_an_exit_status(shell: "Sh
     assert 'hindcast_readable{pipeline="sales"} 0.0' in shell.out
     assert "hindcast_published_slices" not in shell.out
     assert shell.err.startswith("sales: ledger ")
+
+
+@pytest.mark.parametrize("command", ["metrics", "status"])
+def test_a_directory_without_pipeline_files_is_an_error(shell: "Shell", command: str) -> None:
+    """Nothing was printed, and the status was 0: a directory that is not mounted looks so."""
+    (shell.root / "pipelines" / "sales.yaml").unlink()
+    assert shell(command) == 2
+    assert f"the directory {shell.root / 'pipelines'} has no pipeline file" in shell.err

@@ -294,6 +294,7 @@ def test_the_dag_of_the_alert_runs_at_its_times_and_tells_what_readers_do_not_se
     assert [one.expression for one in dag.timetable.timetables] == ["0 8 * * *"]
     assert dag.is_paused_upon_creation is False
     check, store = dag.get_task("check_deadlines"), StateStore()
+    assert check.retries * check.retry_delay == timedelta(hours=2), "the next run is a day later"
     [sent] = check.execute({"asset_state_store": store})
     assert "not visible to readers" in sent
     [hook] = hooks.bodies

@@ -144,6 +144,23 @@ def test_the_schedule_of_a_log_ends_90_days_after_it(dags: "dict[str, DAG]", mon
             assert end == ends
 
 
+def test_the_first_run_is_at_the_first_time_of_the_schedule_after_the_first_slices(
+    load_dags: "LoadDags", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Airflow starts no run of an interval that begins before the DAG: it would come a week after the first slices."""
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    text = PIPELINE.replace("{by: day}", "{by: day, first: 2024-01-03}").replace("0 6 * * *", "0 6 * * 1")
+    (tmp_path / "sales.yaml").write_text(text, encoding="utf-8")
+    dag = load_dags(tmp_path)["replay_sales"]
+    timetable = DagSerialization.from_dict(DagSerialization.to_dict(dag)).timetable
+    monkeypatch.setattr("airflow.timetables.interval.utcnow", lambda: pendulum.datetime(2024, 1, 8, 7))
+    restriction = _restriction(dag, catchup=False)
+    run = timetable.next_dagrun_info(last_automated_data_interval=None, restriction=restriction)
+    assert run is not None
+    assert run.run_after == pendulum.datetime(2024, 1, 8, 6)
+
+
 def test_a_dag_has_one_active_run_and_retries(dags: "dict[str, DAG]") -> None:
     for dag in _replaying(dags):
         assert dag.max_active_runs == 1

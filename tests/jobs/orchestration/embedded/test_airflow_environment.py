@@ -172,13 +172,15 @@ def test_a_request_of_a_task_outlives_the_restart_of_an_api_server(home: Home) -
 @pytest.mark.parametrize(
     "name",
     [
+        "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT",
+        "AIRFLOW__DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT",
         "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL",
         "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT",
         "AIRFLOW__WORKERS__EXECUTION_API_RETRIES",
         "AIRFLOW__WORKERS__EXECUTION_API_RETRY_WAIT_MAX",
     ],
 )
-def test_the_containers_recover_with_the_same_settings(home: Home, name: str) -> None:
+def test_the_containers_have_the_same_settings(home: Home, name: str) -> None:
     environ = airflow_environment(home, ports=PORTS, known=prepare_home(home), database_url="postgresql+psycopg2://x")
     compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
     assert compose["x-airflow-environment"][name] == environ[name]
