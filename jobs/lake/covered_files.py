@@ -3,7 +3,8 @@
 Hadoop's local file system writes a checksum file `.NAME.crc` beside each file. It covers all bytes, and `check_file`
 compares them. For other files, `check_file` returns a digest of the bytes that no checksum covers: of a Parquet file
 with page checksums the footer, of any other file all bytes. The first run stores it in the ledger, and each later
-reading of the same path compares it. Readers of Parquet compare the page checksums themselves.
+reading of the same path compares it. Readers of Parquet compare the page checksums themselves. A checksum file tells
+nothing about a file of `_delta_log` that was exchanged together with it, so each of these has a digest.
 
 Sources: Hadoop, ChecksumFileSystem and DataChecksum; the Parquet format, PageHeader; Thrift's compact protocol.
 """
@@ -111,15 +112,16 @@ def check_file(
     system: "pafs.FileSystem",
     file: CoveredFile,
     *,
-    compares_pages: bool = True,
+    is_data: bool = True,
     footer_only: bool = False,
     piece_bytes: int = PIECE_BYTES,
 ) -> bytes | None:
     """Compare the bytes of a file with its checksum file, or with the stored digest.
 
-    `compares_pages`: the caller's reader compares page checksums, so that they need no digest. `footer_only`: of a file
-    with page checksums, compare only the footer with the checksum file. About `piece_bytes` of a file are in memory at
-    a time. Returns the digest that has to be stored; None if a checksum file covers the file.
+    `is_data`: the caller's reader compares page checksums, so that they need no digest. A file of `_delta_log` always
+    has a digest: it tells the history of the table from that of a restored copy. `footer_only`: of a file with page
+    checksums, compare only the footer with the checksum file. About `piece_bytes` of a file are in memory at a time.
+    Returns the digest that has to be stored; None if a checksum file covers the data file.
 
     Raises:
         LogError: the file is not as it was written, or its checksum file is damaged.
@@ -129,10 +131,11 @@ def check_file(
         refuse_other_stamp(file, system.get_file_info(file.place))
     sums = _checksum_file(system, file.place)
     with _opened(system, file.place, piece_bytes) as data:
-        start = _uncovered_from(data) if compares_pages and (footer_only or sums is None) else 0
+        start = _uncovered_from(data) if is_data and (footer_only or sums is None) else 0
         if sums is not None:
             _compare_sums(data, sums, file, start=start, piece_bytes=piece_bytes)
-            return None
+            if is_data:
+                return None
         digest = _digest(data, start, piece_bytes)
     if file.stored is not None and digest != file.stored:
         raise LogError(

@@ -66,7 +66,7 @@ class LogTable(LogVersion):
 
     table: "DeltaTable"
     is_read_by_spark: bool = True
-    _digests: dict[str, bytes | None] = field(default_factory=dict, compare=False, repr=False)
+    _digests: dict[str, bytes] = field(default_factory=dict, compare=False, repr=False)
 
     @override
     def log_files(self, *, stored: StoredDigests = NO_DIGESTS) -> LogFiles:

@@ -148,7 +148,7 @@ class IcebergVersion(LogVersion):
     table: IcebergTable = field(repr=False)
     schema: Schema = field(repr=False)
     retention: str = "history.expire.max-snapshot-age-ms"
-    _digests: dict[str, bytes | None] = field(default_factory=dict, compare=False, repr=False)
+    _digests: dict[str, bytes] = field(default_factory=dict, compare=False, repr=False)
 
     @override
     def log_files(self, *, stored: StoredDigests = NO_DIGESTS) -> IcebergFiles:

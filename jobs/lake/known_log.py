@@ -67,7 +67,9 @@ class KnownLog:
 
 
 def refuse_other_history(log: LogVersion, files: LogFiles, known: KnownLog) -> None:
-    """Raise a LogError if the commit that a look saw last was replaced: its version is of another history now."""
+    """Raise a LogError if the newest commit that a run or a look has read is another one: of another history."""
+    with log_errors(log.uri, "comparing its commits with those that runs have read"):
+        files.check_history()
     if known.newest is None or known.newest.table_id != log.table_id:
         return
     version, digest = known.newest.version, commit_digest(files, known.newest.version)

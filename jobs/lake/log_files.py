@@ -72,7 +72,7 @@ class LogFiles:
 
     `current` are the paths of the files that the version follows from: the checkpoint, and all files after it. `stored`
     are digests that earlier runs have stored. `digests` maps the name of a file that was checked (`_name`) to its
-    digest; None if a checksum file covers it. The `LogFiles` of one version may share it.
+    digest. The `LogFiles` of one version may share it.
     """
 
     uri: str
@@ -82,7 +82,7 @@ class LogFiles:
     checkpoint: DeltaCheckpoint | None
     current: tuple[str, ...] = ()
     stored: StoredDigests = NO_DIGESTS
-    digests: dict[str, bytes | None] = field(default_factory=dict)
+    digests: dict[str, bytes] = field(default_factory=dict)
     _read: dict[int, Sequence[Entry]] = field(default_factory=dict)
 
     def check(self, paths: Iterable[str]) -> None:
@@ -102,6 +102,15 @@ class LogFiles:
             digests = [*map(self._digest, files, files.values())]
         self.digests.update(zip(files, digests, strict=True))
 
+    def check_history(self) -> None:
+        """Check the newest commit of which a run has stored a digest, also if a checkpoint covers it; as `check`.
+
+        In a table that was restored from a backup and written to since, this version is another commit.
+        """
+        newest = (path for _, path in sorted(self.commits.items(), reverse=True) if path)
+        read = next((path for path in newest if self.stored.of_path(self._name(path)) is not None), None)
+        self.check([] if read is None else [read])
+
     def first_before(self, version: int) -> int:
         """Return the first of the commits up to a version that can be read without a gap; `version + 1` if none can."""
         first = version + 1
@@ -112,7 +121,7 @@ class LogFiles:
     def new_digests(self) -> str:
         """Return the digests of the files that were checked and are not in `stored`, as a text."""
         new = {name: digest for name, digest in self.digests.items() if self.stored.of_path(name) is None}
-        return digests_text({name: digest for name, digest in new.items() if digest is not None})
+        return digests_text(new)
 
     def _name(self, path: str) -> str:
         """Return the name under which the digest of a file is stored: its path relative to the root of the table.
@@ -124,7 +133,7 @@ class LogFiles:
             return name
         return f"{name}@{self.system.get_file_info(path).mtime_ns}"
 
-    def _digest(self, name: str, path: str) -> bytes | None:
+    def _digest(self, name: str, path: str) -> bytes:
         file = CoveredFile(
             uri=self.uri,
             path=path.removeprefix(f"{self.root}/"),
@@ -133,7 +142,9 @@ class LogFiles:
             way_on=OTHER_HISTORY if _COMMIT.fullmatch(name.rpartition("/")[2]) else _REMOVABLE,
             stored=self.stored.of_path(name),
         )
-        return check_file(self.system, file, compares_pages=False)
+        digest = check_file(self.system, file, is_data=False)
+        assert digest is not None, "only a data file may have none"
+        return digest
 
     def entries(self, version: int) -> Sequence[Entry]:
         """Return the actions of a commit.
@@ -179,7 +190,7 @@ def list_log_files(
     *,
     version: int,
     stored: StoredDigests = NO_DIGESTS,
-    digests: dict[str, bytes | None] | None = None,
+    digests: dict[str, bytes] | None = None,
 ) -> LogFiles:
     """Return the files of `_delta_log` up to a version. The directory is listed once; no file is read."""
     commits: dict[int, str] = {}
