@@ -42,13 +42,13 @@ def sync_files(paths: Iterable[Path]) -> None:
 
     Raises OSError: a path cannot be opened, or the disk failed.
     """
-    awaited = [*paths]
-    if len(awaited) > 1:
-        with ThreadPoolExecutor(_THREADS) as pool:
-            for done in [pool.submit(_sync, path) for path in awaited]:
-                done.result()
-    elif awaited:
-        _sync(awaited[0])
+    files, directories = list[Path](), list[Path]()
+    for path in paths:
+        (directories if path.is_dir() else files).append(path)
+    with ThreadPoolExecutor(_THREADS) as pool:
+        [*(map if len(files) == 1 else pool.map)(_sync, files)]
+    for directory in directories:  # the wait for the first one writes the names in all of them
+        _sync(directory)
 
 
 def _sync(path: Path) -> None:

@@ -36,6 +36,15 @@ _DIGITS: Final = 20
 """The name of a file in a log begins with its version in so many digits."""
 
 
+class _Together(threading.local):
+    """The tables to which this thread has committed in `commits_awaited_together`, and their versions before."""
+
+    before: dict[str, int] | None = None
+
+
+_TOGETHER: Final = _Together()
+
+
 def commit_hooks(uri: str) -> "PostCommitHookProperties | None":
     """Return what deltalake does after a commit to a table; None for all that it usually does.
 
@@ -125,31 +134,57 @@ def durable_commits(uri: str) -> Iterator[None]:
         return
     before = newest_in_log(uri)
     yield
-    newest = sync_commits(uri, after=max(before - UNAWAITED, -1))
-    if newest is not None and newest > before:
-        remove_old_commits(uri, newest)
+    if _TOGETHER.before is None:
+        _await({uri: before})
+    else:
+        _TOGETHER.before.setdefault(uri, before)
 
 
-def sync_commits(uri: str, *, after: int) -> int | None:
-    """Wait until the disk has all commits to a table after a version, and the files that they add.
+@contextmanager
+def commits_awaited_together() -> Iterator[None]:
+    """Let `durable_commits` of this thread wait at the end of this context, for all tables at once.
 
-    Files of these commits that are gone are left out: a later commit has removed them. Returns the newest of these
-    commits; None if there is none, or if nothing is awaited.
+    That takes little longer than the wait for one table. Make at most UNAWAITED commits to a table in the context.
+
     Raises StoreError: as for `durable_commits`.
     """
-    if not waits_for_disk(uri):
-        return None
-    root = Path(uri).resolve()
-    with unconfirmed(f"table {uri} has a new commit"):
-        new = {path: version for version, path in log_files(str(root), after=after)}
-        stamps = {path: stamp for path in new if (stamp := _stamp(path)) is not None}
-        with _LOCK:
-            unawaited = {path: stamp for path, stamp in stamps.items() if _AWAITED.get(path) != stamp}
-        if unawaited:
-            _sync(root, unawaited, with_parents=after < 0)  # the commit that creates a table may have made them
-            with _LOCK:
-                _AWAITED.update(unawaited)
-    return max(new.values(), default=None)
+    _TOGETHER.before = before = dict[str, int]()
+    try:
+        yield
+    finally:
+        _TOGETHER.before = None
+    _await(before)
+
+
+def _await(before: Mapping[str, int]) -> None:
+    """Wait for the commits to tables after the version of each."""
+    newest = sync_commits({uri: max(version - UNAWAITED, -1) for uri, version in before.items()})
+    for uri, version in newest.items():
+        if version > before[uri]:
+            remove_old_commits(uri, version)
+
+
+def sync_commits(after: Mapping[str, int]) -> dict[str, int]:
+    """Wait until the disk has all commits to tables after the version of each, and the files that they add.
+
+    Files of these commits that are gone are left out: a later commit has removed them. Returns the newest of these
+    commits of each table that has one and is awaited.
+    Raises StoreError: as for `durable_commits`.
+    """
+    newest, stamps, paths = dict[str, int](), dict[Path, FileStamp](), set[Path]()
+    with unconfirmed(f"table {', '.join(after)} has a new commit"):
+        for uri, root in [(uri, Path(uri).resolve()) for uri in after if waits_for_disk(uri)]:
+            new = {path: version for version, path in log_files(str(root), after=after[uri])}
+            if new:
+                newest[uri] = max(new.values())
+            unawaited = {path: stamp for path in new if (stamp := _unawaited(path)) is not None}
+            if unawaited:
+                stamps |= unawaited
+                paths |= _paths(root, unawaited, is_new=0 in map(new.get, unawaited))
+        sync_files(paths)
+    with _LOCK:
+        _AWAITED.update(stamps)
+    return newest
 
 
 def sync_newest(uri: str) -> None:
@@ -158,15 +193,15 @@ def sync_newest(uri: str) -> None:
     Raises StoreError: as for `durable_commits`.
     """
     if waits_for_disk(uri):
-        sync_commits(uri, after=newest_in_log(uri) - 1)
+        sync_commits({uri: newest_in_log(uri) - 1})
 
 
-def _sync(root: Path, commits: Iterable[Path], *, with_parents: bool) -> None:
+def _paths(root: Path, commits: Iterable[Path], *, is_new: bool) -> set[Path]:
+    """Return commit files, the files that they add, and directories that have the name of one, or of a new table."""
     added = [path for commit in commits if commit.suffix == ".json" for path in _still_added(commit)]
     inner = {"_delta_log", "", *(str(parent) for path in added for parent in PurePosixPath(path).parents)}
-    above = [parent for parent in root.parents if os.access(parent, os.R_OK)] if with_parents else []
-    log_and_files = [*commits, *(root / path for path in [f"_delta_log/{LAST_CHECKPOINT}", *added])]
-    sync_files([*log_and_files, *{root / directory for directory in inner}, *above])
+    above = [parent for parent in root.parents if os.access(parent, os.R_OK)] if is_new else []
+    return {*commits, *above, *(root / path for path in [f"_delta_log/{LAST_CHECKPOINT}", *added, *inner])}
 
 
 def remove_old_commits(uri: str, version: int) -> None:
@@ -206,11 +241,14 @@ def log_files(uri: str, *, after: int = -1) -> Iterator[tuple[int, Path]]:
                 yield int(version), directory / name
 
 
-def _stamp(commit: Path) -> FileStamp | None:
+def _unawaited(commit: Path) -> FileStamp | None:
+    """Return the stamp of a commit file if this process has not awaited it; None if it has, or the file is gone."""
     try:
-        return file_stamp(commit)
+        stamp = file_stamp(commit)
     except FileNotFoundError:
         return None  # another process has removed this old commit
+    with _LOCK:
+        return None if _AWAITED.get(commit) == stamp else stamp
 
 
 def _still_added(commit: Path) -> list[str]:

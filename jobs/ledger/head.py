@@ -163,7 +163,7 @@ def write_head(uri: str, head: Head, *, instead_of: Head | None = None) -> None:
         LedgerError: the file cannot be written.
         StoreError: the disk has not confirmed the commit.
     """
-    sync_commits(uri, after=max(head.version - UNAWAITED - 1, -1))
+    sync_commits({uri: max(head.version - UNAWAITED - 1, -1)})
     name, directory = _name(head.version), f"{uri}/{DIRECTORY}"
     replaced = None if instead_of is None else _name(instead_of.version)
     try:

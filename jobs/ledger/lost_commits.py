@@ -62,7 +62,7 @@ def restore_commits(uri: str, head: tuple[int, str], *, check: Callable[[], obje
         if isinstance(error, LedgerError):
             return ()
         raise
-    sync_commits(uri, after=lost[0] - 1)
+    sync_commits({uri: lost[0] - 1})
     return lost
 
 

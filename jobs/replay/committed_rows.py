@@ -1,14 +1,17 @@
-"""Sums of ids over the committed rows of a chunk, by slice. Another engine than the writer reads the rows: DuckDB.
+"""Sums of ids over the committed rows of a chunk, by slice. Another engine than the writer sums them up: DuckDB.
+
+A few rows are summed up by Python, because the start of DuckDB takes a twelfth of a small run.
 
 The rows of a small table are read once and kept. The files of a larger table are shared among tasks, which read them
 batch by batch. So the driver holds sums only, and the memory of no process grows with the table.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from itertools import compress
+from typing import Any, Final
 
-from jobs.lake.arrow_sql import ArrowSql, plain_rows
+from jobs.lake.arrow_sql import plain_rows, query
 from jobs.lake.store import attempt_batches, read_attempts
 from jobs.lake.table_files import Attempt
 from jobs.replay.groups import groups_of
@@ -21,6 +24,14 @@ ROWS_PER_TASK = 2_500_000
 """A task reads about this many rows of a table that is not kept."""
 ROWS_PER_BATCH = 1_000_000
 """The number of rows in one query of such a task."""
+FEW_ROWS: Final = 5_000
+"""So many rows are summed up in the time of one query."""
+_HOLDS: Final[Mapping[str, Callable[[object], bool]]] = {
+    "": lambda _value: True,
+    "IS TRUE": lambda value: value is True,
+    "IS NOT TRUE": lambda value: value is not True,
+    "IS NOT NULL": lambda value: value is not None,
+}
 
 Key = tuple[str, ...]
 """The values of the group columns of a query, the slice first."""
@@ -28,63 +39,59 @@ Key = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SumQuery:
-    """Which ids of a table to sum up: (count, XOR, sum) by the columns `groups`, of the rows where `where` is true.
+    """Which ids of a table to sum up: (count, XOR, sum) by the columns `groups`, of the rows where `where` holds.
 
-    `sums` are the three SQL expressions. `columns` are all columns that the query needs.
+    `ids` are the columns of the three; None counts rows. `where` is a column and its condition, as in SQL.
     """
 
     table: str
-    columns: tuple[str, ...]
-    sums: str
+    ids: tuple[str | None, str, str]
     groups: tuple[str, ...] = ("slice_id",)
-    where: str = "true"
+    where: tuple[str, str] | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns that the query needs."""
+        return (*dict.fromkeys(filter(None, (*self.groups, *self.ids, *(self.where or ())[:1]))),)
 
     @property
     def sql(self) -> str:
         """The query over the relation `committed`. It returns no row for a group without rows."""
-        source = f"FROM committed WHERE {self.where}"
-        if not self.groups:
-            return f"SELECT {self.sums} {source} HAVING count(*) > 0"
-        groups = ", ".join(self.groups)
-        return f"SELECT {groups}, {self.sums} {source} GROUP BY {groups}"
+        count, xor, total = self.ids
+        counted = "count(*)" if count is None else f'sum("{count}")'  # of 64-bit integers, it has 128 bits
+        columns = ", ".join([*self.groups, counted, f'bit_xor("{xor}")', f'sum("{total}")'])
+        source = f"FROM committed WHERE {' '.join(self.where or ('true',))}"
+        return f"SELECT {columns} {source} {'GROUP BY ALL' if self.groups else 'HAVING count(*) > 0'}"
+
+    def parts(self, rows: "pa.Table") -> Iterator[tuple[Any, ...]]:
+        """Yield (*groups, count, XOR, sum) of parts of some rows: of each group, or of each row if they are few."""
+        if rows.num_rows > FEW_ROWS:
+            yield from plain_rows(query({"committed": rows.select(self.columns)}, self.sql))
+            return
+        names = (*self.groups, *self.ids)
+        values = [[1] * rows.num_rows if name is None else rows[name].to_pylist() for name in names]
+        column, condition = self.where or (self.ids[1], "")
+        yield from compress(zip(*values, strict=True), map(_HOLDS[condition], rows[column].to_pylist()))
 
     def of_all_slices(self) -> "SumQuery":
         """Return the query of one sum over all rows, which takes half the time."""
-        return replace(self, columns=tuple(name for name in self.columns if name not in self.groups), groups=())
+        return replace(self, groups=())
 
 
 def ids_query(table: str, column: str) -> SumQuery:
     """Return the query for one column of ids. A record has the fate `late` only if it missed all its windows."""
     is_fate_of_late = (table, column) == (tables.LATE_RECORDS, "record_hash")
     return SumQuery(
-        table=table,
-        columns=("slice_id", column, *(("missed_all",) if is_fate_of_late else ())),
-        sums=f'count(*), bit_xor("{column}"), sum("{column}")',
-        where="missed_all" if is_fate_of_late else "true",
+        table=table, ids=(None, column, column), where=("missed_all", "IS TRUE") if is_fate_of_late else None
     )
 
 
-# DuckDB's sum of 64-bit integers has 128 bits.
-_EDGE_SUMS = "sum(edge_count), bit_xor(edge_xor), sum(edge_sum)"
-EDGES = SumQuery(
-    table=tables.WINDOW_STATE,
-    columns=("slice_id", *tables.EDGE_COLUMNS, "is_orphan"),
-    sums=_EDGE_SUMS,
-    where="is_orphan IS NOT TRUE",
-)
+EDGES = SumQuery(table=tables.WINDOW_STATE, ids=tables.EDGE_COLUMNS, where=("is_orphan", "IS NOT TRUE"))
 """The edges of open windows. Edges of lost contents (F1) count as closed, with that reason."""
-REMOVED_EDGES = SumQuery(
-    table=tables.STATE_REMOVALS,
-    columns=("slice_id", *tables.EDGE_COLUMNS),
-    sums=_EDGE_SUMS,
-    where="edge_count IS NOT NULL",
-)
+REMOVED_EDGES = SumQuery(table=tables.STATE_REMOVALS, ids=tables.EDGE_COLUMNS, where=("edge_count", "IS NOT NULL"))
 """The edges of the windows that incremental checkpoints removed."""
 REMOVED_IDS = SumQuery(
-    table=tables.STATE_REMOVALS,
-    columns=("slice_id", "table_name", "removed_id"),
-    sums="count(*), bit_xor(removed_id), sum(removed_id)",
-    groups=("slice_id", "table_name"),
+    table=tables.STATE_REMOVALS, ids=(None, "removed_id", "removed_id"), groups=("slice_id", "table_name")
 )
 """The ids of the rows that incremental checkpoints removed, by slice and table."""
 
@@ -105,18 +112,16 @@ def _sums_of_part(part: _Part) -> dict[Key, IdSum]:
     sums: dict[Key, IdSum] = {}
     share = (part.number, part.parts)
     batches = attempt_batches(part.uri, part.attempts, part.query.columns, rows=part.rows_per_batch, share=share)
-    with ArrowSql() as sql:
-        # A query over a few rows takes 5 ms, so batches are put together.
-        for group in groups_of(batches, lambda batch: batch.num_rows, part.rows_per_batch):
-            rows = pa.Table.from_batches(group)
-            _add(sums, part.query, sql.query({"committed": rows}, part.query.sql))
+    # A query over a few rows takes 5 ms, so batches are put together.
+    for group in groups_of(batches, lambda batch: batch.num_rows, part.rows_per_batch):
+        _add(sums, part.query, pa.Table.from_batches(group))
     return sums
 
 
 def _add(sums: dict[Key, IdSum], query: SumQuery, rows: "pa.Table") -> None:
-    for *key, count, xor, total in plain_rows(rows):
+    for *key, count, xor, total in query.parts(rows) if rows.num_rows else ():
         assert len(key) == len(query.groups)
-        sums.setdefault((*key,), IdSum()).merge(IdSum(int(count), xor, int(total)))
+        sums.setdefault((*key,), IdSum()).merge(IdSum(int(count or 0), xor or 0, int(total or 0)))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -127,7 +132,6 @@ class CommittedRows:
     `kept_rows` of them are kept. `tasks` share the files of other tables, about `rows_per_task` rows for each.
     """
 
-    sql: ArrowSql
     table_uri: Callable[[str], str]
     own: Sequence[Attempt]
     counts: Mapping[str, int]
@@ -139,26 +143,10 @@ class CommittedRows:
     _sums: dict[SumQuery, dict[Key, IdSum]] = field(default_factory=dict)
 
     def keep(self) -> None:
-        """Read the audited rows of small tables, and sum up all their ids in one query."""
-        kept = []
-        for name in (table for table, count in self.counts.items() if count <= self.kept_rows):
-            self._kept[name] = read_attempts(self.table_uri(name), self.own)
-            for column in (tables.ROW_ID, *(("record_hash",) if name in tables.RECORD_TABLES else ())):
-                query = ids_query(name, column)
-                self._sums[query] = {}
-                rows = self._kept_columns(name, query.columns)
-                if rows.num_rows and "missed_all" in rows.column_names:
-                    rows = rows.filter(rows["missed_all"])
-                if rows.num_rows:
-                    place = {"t": pa.array([name] * rows.num_rows), "c": pa.array([column] * rows.num_rows)}
-                    ids = rows[column].cast(pa.int64())
-                    kept.append(pa.table({**place, "slice_id": rows["slice_id"].cast(pa.string()), "id": ids}))
-        if kept:
-            sql = "SELECT t, c, slice_id, count(*), bit_xor(id), sum(id) FROM kept GROUP BY ALL"
-            for name, column, slice_id, count, xor, total in plain_rows(
-                self.sql.query({"kept": pa.concat_tables(kept)}, sql)
-            ):
-                self._sums[ids_query(name, column)][slice_id,] = IdSum(int(count), xor, int(total))
+        """Read the audited rows of small tables."""
+        for name, count in self.counts.items():
+            if count <= self.kept_rows:
+                self._kept[name] = read_attempts(self.table_uri(name), self.own)
 
     def rows(self, table: str) -> "pa.Table":
         return self._kept[table] if table in self._kept else read_attempts(self.table_uri(table), self.own)
@@ -187,9 +175,7 @@ class CommittedRows:
     def _read(self, query: SumQuery, attempts: Sequence[Attempt], *, parts: int) -> dict[Key, IdSum]:
         by_key: dict[Key, IdSum] = {}
         if query.table in self._kept and attempts is self.own:
-            rows = self._kept_columns(query.table, query.columns)
-            if rows.num_rows:
-                _add(by_key, query, self.sql.query({"committed": rows}, query.sql))
+            _add(by_key, query, self._kept[query.table])
             return by_key
         asked = [
             _Part(
@@ -206,7 +192,3 @@ class CommittedRows:
             for key, ids in sums.items():
                 by_key.setdefault(key, IdSum()).merge(ids)
         return by_key
-
-    def _kept_columns(self, table: str, columns: Iterable[str]) -> Any:  # noqa: ANN401 - a pa.Table
-        kept = self._kept[table]
-        return kept.select(list(columns)) if kept.column_names else kept

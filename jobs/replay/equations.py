@@ -10,7 +10,7 @@ the tree failed, the attempt is void, and the chunk is replayed.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from jobs.lake.arrow_sql import ArrowSql, plain_rows
+from jobs.lake.arrow_sql import plain_rows
 from jobs.lake.store import read_attempts
 from jobs.lake.table_files import Attempt
 from jobs.plain_text import first_of
@@ -98,23 +98,21 @@ class Audit:
         """
         tallied = self._tallies()
         forest = _Forest()
-        with ArrowSql() as sql:
-            committed = self._committed(sql, tallied)
-            self._rows(forest, tallied, committed)
-            self._fates(forest, tallied, committed)
-            self._edges(forest, tallied, committed)
-            self._states(forest, tallied, committed)
+        committed = self._committed(tallied)
+        self._rows(forest, tallied, committed)
+        self._fates(forest, tallied, committed)
+        self._edges(forest, tallied, committed)
+        self._states(forest, tallied, committed)
         self._require_closed(forest)
         self._require_contents(committed)
         return tuple(_passed(slice_id, equation) for slice_id in self.slice_ids for equation in EQUATIONS)
 
-    def _committed(self, sql: ArrowSql, tallied: Tallies) -> CommittedRows:
+    def _committed(self, tallied: Tallies) -> CommittedRows:
         counts = dict.fromkeys((*self.row_tables, *self.contents), 0)
         for (_, equation, table), ids in tallied.items():
             if equation == "rows":
                 counts[table] = counts.get(table, 0) + ids.count
         committed = CommittedRows(
-            sql=sql,
             table_uri=self.table_uri,
             own=self._attempts(),
             counts=counts,

@@ -6,6 +6,7 @@ Readers do not see them, because the ledger does not name the attempt yet.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from jobs.lake.durable_commits import commits_awaited_together
 from jobs.lake.store import ensure_table
 from jobs.replay.chunk.driver_rows import append_driver_rows
 from jobs.replay.computed import Computed
@@ -28,11 +29,13 @@ def write(computed: Computed) -> Written:
         AuditError: a shuffle file is damaged; the attempt is void.
     """
     pinned, tallies = computed.pinned, computed.tallies
-    for table in pinned.tables.stored:
-        ensure_table(pinned.uri(table.name), table)
-    computed.run.rows.write(computed.runs)
-    _append(computed, tables.watermarks(), dict(enumerate(computed.watermarks)))
-    _append(computed, tables.tallies(), {run.slice_no: tallies.rows(run.slice_no) for run in computed.runs})
+    with commits_awaited_together():
+        for table in pinned.tables.stored:
+            ensure_table(pinned.uri(table.name), table)
+    with commits_awaited_together():
+        computed.run.rows.write(computed.runs)
+        _append(computed, tables.watermarks(), dict(enumerate(computed.watermarks)))
+        _append(computed, tables.tallies(), {run.slice_no: tallies.rows(run.slice_no) for run in computed.runs})
     return Written(computed)
 
 

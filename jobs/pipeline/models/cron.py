@@ -1,7 +1,7 @@
 """Cron schedules of five fields: checked when a pipeline file is read, not when Airflow first uses them.
 
-croniter, the library that Airflow uses, checks the values and finds days that no month has. This module refuses more:
-syntax that cron programs read differently (`L`, `#`, `?`, `H`, `22-2`, `6-6`) and steps that are longer than the field.
+croniter, the library that Airflow uses, finds days that no month has. This module refuses more: syntax that cron
+programs read differently (`L`, `#`, `?`, `H`, `22-2`, `6-6`) and steps that are longer than the field.
 """
 
 import re
@@ -23,7 +23,7 @@ class _Field(NamedTuple):
 
     def number(self, text: str) -> int | None:
         if text.isdigit():
-            return int(text)
+            return int(text) if self.lowest <= int(text) <= self.highest else None
         return self.names.index(text) + self.lowest if text in self.names else None
 
 
@@ -55,23 +55,13 @@ def check_cron(expression: str) -> str:
     for text, field in zip(texts, _FIELDS, strict=True):
         if not all(_is_plain(part, field) for part in text.lower().split(",")):
             raise _wrong_field(expression, text, field)
-    if not _is_valid(expression):
-        _explain(expression, texts)
-    return expression
-
-
-def _explain(expression: str, texts: list[str]) -> None:
-    """Raise the error of an expression that croniter refused, unless its weekdays make it run on some day."""
-    for index, (text, field) in enumerate(zip(texts, _FIELDS, strict=True)):
-        alone = " ".join(text if place == index else "*" for place in range(len(_FIELDS)))
-        if not _is_valid(alone):
-            raise _wrong_field(expression, text, field)
     _, _, days, months, weekdays = texts
     # If weekdays are given as well, a day that fits either field is enough, so some day always fits. croniter ignores
     # the * of a list such as 31,* when it looks for days that no month has.
     has_star = "*" in days.split(",") or "*" in months.split(",")
-    if weekdays == "*" and not has_star:
+    if weekdays == "*" and not has_star and not _is_valid(expression):
         raise ValueError(f"{expression!r} never runs: day of month {days} is in none of its months ({months})")
+    return expression
 
 
 def _wrong_field(expression: str, text: str, field: _Field) -> ValueError:
@@ -79,7 +69,7 @@ def _wrong_field(expression: str, text: str, field: _Field) -> ValueError:
 
 
 def _is_plain(part: str, field: _Field) -> bool:
-    """Whether all cron programs read the part alike. croniter checks the values.
+    """Whether all cron programs read the part alike.
 
     croniter reads 22-2 as a range over midnight and 6-6 as every hour, and accepts steps longer than the field.
     """
@@ -87,16 +77,14 @@ def _is_plain(part: str, field: _Field) -> bool:
     if match is None:
         return False
     first, last, step = match.groups()
-    if step is not None and int(step) > field.highest:
+    if step is not None and not 0 < int(step) <= field.highest:
         return False
-    if last is None:
-        return True
-    low, high = field.number(first), field.number(last)
-    return low is not None and high is not None and low < high
+    low, high = (field.highest if text is None else field.number(text) for text in (first, last))
+    return low is not None and high is not None and (last is None or low < high)
 
 
 def _is_valid(expression: str) -> bool:
     """Whether croniter accepts the expression, and some month has one of its days."""
-    from croniter import croniter  # 14 ms, which only a file with a schedule pays
+    from croniter import croniter  # 14 ms, which only a schedule on days of months pays
 
     return bool(croniter.is_valid(expression, strict=True))

@@ -3,6 +3,7 @@
 import errno
 import os
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -97,6 +98,44 @@ def test_a_commit_is_awaited_once_by_a_process_unless_its_file_has_changed(tmp_p
     write(uri)
     assert changed in awaited
     assert uri / "_delta_log" / f"{first:020}.json" not in awaited
+
+
+def test_the_directories_above_a_new_table_are_awaited_once(tmp_path: Path, awaited: list[Path]) -> None:
+    """Defect: up to the root, with each of the first commits of each table: half of the waits of a small run."""
+    uri = tmp_path / "lake" / "rows"
+    for mode in ("error", "append"):
+        awaited.clear()
+        with durable_commits.durable_commits(str(uri)):
+            write_deltalake(str(uri), pa.table({"n": [1]}), mode=mode)
+        assert (tmp_path in awaited) == (mode == "error")
+        assert {uri, uri / "_delta_log"} <= {*awaited}
+
+
+def test_the_commits_to_several_tables_are_awaited_together(tmp_path: Path, awaited: list[Path]) -> None:
+    """Table after table, a small run waited 21 times, and awaited each directory above them as often."""
+    places, rows = [tmp_path / "lake" / name for name in "abc"], pa.table({"n": [1]})
+
+    def commit(place: Path) -> None:
+        with durable_commits.durable_commits(str(place)):
+            write_deltalake(str(place), rows, mode="append")
+
+    with durable_commits.commits_awaited_together():
+        for place in (*places, *places):
+            commit(place)
+        assert not awaited
+    commits = {file for place in places for _, file in log_files(str(place))}
+    added = {place / path for place in places for _, file in log_files(str(place)) for path in added_paths(file)}
+    above = {*places, *(place / "_delta_log" for place in places), tmp_path / "lake", tmp_path, *tmp_path.parents}
+    assert len(added) == 6
+    assert sorted(awaited) == sorted(commits | added | above)
+    awaited.clear()
+    with suppress(ZeroDivisionError), durable_commits.commits_awaited_together():
+        commit(places[0])
+        raise ZeroDivisionError
+    assert not awaited
+    commit(places[0])
+    newest = newest_in_log(str(places[0]))
+    assert {places[0] / "_delta_log" / f"{version:020}.json" for version in (newest - 1, newest)} <= {*awaited}
 
 
 def test_a_table_that_another_process_has_moved_is_not_moved_back(tmp_path: Path, awaited: list[Path]) -> None:

@@ -3,8 +3,11 @@
 from itertools import permutations, product
 from random import Random
 
+import pyarrow as pa
 import pytest
 
+from jobs.replay import committed_rows
+from jobs.replay.committed_rows import EDGES, REMOVED_EDGES, REMOVED_IDS, CommittedRows, ids_query
 from jobs.replay.equations import READ, Audit
 from tests.support import audited_lake
 from tests.support.audited_lake import ATTEMPT, SIDE, SLICES, STORED, Attempt, Harm, HonestReplay, Lakes, pick
@@ -26,6 +29,12 @@ HARMS: tuple[Harm, ...] = (
 @pytest.fixture(scope="module")
 def lakes(tmp_path_factory: pytest.TempPathFactory) -> Lakes:
     return Lakes(tmp_path_factory.mktemp("audited"))
+
+
+@pytest.fixture(autouse=True)
+def _engine(rng: Random, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let DuckDB or Python sum up the rows."""
+    monkeypatch.setattr(committed_rows, "FEW_ROWS", rng.choice((0, 5_000)))
 
 
 def refused(audit: Audit) -> str:
@@ -174,3 +183,28 @@ def test_sums_beyond_64_bits_wrap_as_the_tasks_wrap_them(lakes: Lakes) -> None:
     told = {"equation": "rows", "term": tables.WATERMARKS, "record_count": 3, "id_sum": 3 * top - 3 - 2**64}
     attempt.rows[tables.TALLIES] = [place | told | {"row_id": 1, "id_xor": top ^ (top - 1) ^ (top - 2)}]
     assert len(lakes.audit(attempt).close()) == 3
+
+
+def test_python_and_duckdb_give_the_same_sums(rng: Random, monkeypatch: pytest.MonkeyPatch) -> None:
+    values: dict[pa.DataType, tuple[object, ...]] = {
+        pa.int64(): (-(2**63), 2**63 - 1, 1, 5, None), pa.bool_(): (True, False, None), pa.string(): ("a", "b"),
+    }  # fmt: skip
+    edges = EDGES, REMOVED_EDGES, REMOVED_IDS, EDGES.of_all_slices(), REMOVED_EDGES.of_all_slices()
+    for query in (*edges, ids_query(tables.LATE_RECORDS, "record_hash"), ids_query(tables.TIMERS, tables.ROW_ID)):
+        kinds = dict.fromkeys(query.columns, pa.int64()) | dict.fromkeys(query.groups, pa.string())
+        kinds |= {name: pa.bool_() for name in query.columns if name in {"is_orphan", "missed_all"}}
+        for count in (1, 2, 50):
+            made = {name: pa.array(rng.choices(values[kind], k=count), kind) for name, kind in kinds.items()}
+            sums = []
+            for few in (0, 5_000):
+                monkeypatch.setattr(committed_rows, "FEW_ROWS", few)
+                kept = CommittedRows(table_uri=str, own=[], counts={}, kept_rows=0, _kept={query.table: pa.table(made)})
+                sums.append(kept.sums(query))
+            assert sums[0] == sums[1], (query, made)
+
+
+def test_a_few_rows_need_no_duckdb(rng: Random, lakes: Lakes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its start took a twelfth of a small run."""
+    monkeypatch.setattr(committed_rows, "FEW_ROWS", 5_000)
+    monkeypatch.setattr(committed_rows, "query", None)
+    assert lakes.audit(HonestReplay(rng).attempt()).close()

@@ -5,6 +5,7 @@ ledger between the runs. The costs are the same for any number of days, and the 
 keeps nothing.
 """
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,7 +18,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from jobs.lake import delta_tables
+from jobs.durability import SETTING
+from jobs.lake import delta_tables, durable_commits
 from jobs.ledger.history import REMEMBERED, EventHistory
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.planning import log_pin
@@ -106,6 +108,17 @@ def costs_of_an_old_day(place: Path, days: int, monkeypatch: pytest.MonkeyPatch)
         assert run(place, days).is_published
     found["step"] //= days  # how often all slices were planned
     return found
+
+
+def test_a_first_day_waits_for_the_disk_a_few_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Defect: for each table twice, and for the directories above each table again each time."""
+    GrowingLog(tmp_path / "log", 3, Random(1))
+    monkeypatch.setenv(SETTING, "on")
+    monkeypatch.setattr(os, "fsync", lambda _descriptor: None)
+    with counting(monkeypatch, (os, "fsync"), (durable_commits, "sync_files")) as found:
+        assert run(tmp_path, 1).is_published
+    assert found["sync_files"] <= 4 + 5, "for the tables, their rows and the results of checks, and for each event"
+    assert found["fsync"] < 150
 
 
 @pytest.mark.slow
