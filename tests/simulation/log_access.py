@@ -67,6 +67,7 @@ class OpenedLog(NamedTuple):
     """A version of the log without a schema."""
 
     table_id: str
+    uri: str = "log"
 
     @property
     def columns(self) -> NoReturn:
