@@ -352,7 +352,7 @@ def test_published_slices_that_fail_are_not_called_held() -> None:
     assert not any(card.is_published for card in model.held)
     assert any("stay published" in sentence for sentence in model.sentences)
     assert any(sentence.startswith("A held slice") for sentence in model.sentences) == any(
-        card.verdict is Verdict.FAIL for card in model.held
+        card.run.verdict is Verdict.FAIL for card in model.held
     )
 
 
