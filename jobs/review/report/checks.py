@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from expectations import messages
-from expectations.formatting import instant, percent, spell
+from expectations.formatting import percent, spell
 from expectations.suites import RUN, severity_rank
 from jobs.publishing.stop_reasons import stored_object
 from jobs.review.report.commands import bound_text, rerun_line, waive_line
@@ -15,7 +15,7 @@ from jobs.review.report.rows import ReportRows
 from jobs.runs import LAWS, VERDICTS, CheckResult, Verdict
 
 if TYPE_CHECKING:
-    from jobs.ledger.view import StagedRun, Waiver
+    from jobs.ledger.view import StagedRun
 
 SHARE_OF_ROWS = "share of unexpected rows"
 
@@ -32,22 +32,16 @@ class Point(NamedTuple):
 class CheckTrend:
     """The history of one check over all slices.
 
-    `low` and `high` are the limits of the newest suite, in the unit of the points. `unit` names the quantity of the
-    points: a column, or the share of unexpected rows. `newest` and `newest_found` are of the newest slice.
+    `newest` is that of the newest slice. `low` and `high` are its limits, in the unit of the points. `unit` names the
+    quantity of the points: a column, or the share of unexpected rows.
     """
 
-    table: str
-    demand: str
-    description: str
-    severity: str
-    newest: Verdict
-    newest_found: str
+    newest: CheckResult
     counts: Mapping[Verdict, int]
     points: tuple[Point, ...]
     low: float | None
     high: float | None
     unit: str
-    column: str | None
 
     @cached_property
     def has_curve(self) -> bool:
@@ -61,26 +55,22 @@ class CheckTrend:
         return not self.has_curve and self.counts.get(Verdict.PASS, 0) == len(self.points)
 
     def spelled(self, value: float) -> str:
-        return percent(value) if self.unit == SHARE_OF_ROWS else spell(value, self.column)
+        return percent(value) if self.unit == SHARE_OF_ROWS else spell(value, self.newest.column)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """A run that failed, waived or not. `until` is its end; `waive` and `rerun` are commands.
+    """A run that failed, waived or not. `until` is the end of its slice; `waive` and `rerun` are commands.
 
     `failures` are the checks that did not pass, the worst one first.
     """
 
-    slice_id: str
+    run: "StagedRun"
     until: str
-    verdict: Verdict
     is_published: bool
     failures: tuple[CheckResult, ...]
-    waiver: "Waiver | None"
-    waived_at: str
     waive: str
     rerun: str
-    is_contradicted: bool
 
 
 def trends(rows: ReportRows) -> tuple[CheckTrend, ...]:
@@ -96,7 +86,7 @@ def trends(rows: ReportRows) -> tuple[CheckTrend, ...]:
     made = [trend_of(history) for history in histories.values()]
 
     def order(trend: CheckTrend) -> tuple[int, bool, bool]:
-        return -max(map(VERDICTS.index, trend.counts)), trend.table == LAWS, not trend.has_curve
+        return -max(map(VERDICTS.index, trend.counts)), trend.newest.table == LAWS, not trend.has_curve
 
     return tuple(sorted(made, key=order))
 
@@ -142,12 +132,7 @@ def trend_of(history: Sequence[CheckResult]) -> CheckTrend:
     numbers = [messages.measured({"value": seen.get("share" if is_share else "value")}) for seen in observed]
     low, high = (None, _allowed_share(arguments)) if is_share else messages.limits(newest.check, arguments)
     return CheckTrend(
-        table=newest.table,
-        demand=messages.demand(newest.check, newest.column, arguments),
-        description=newest.description or "",
-        severity=newest.severity,
-        newest=newest.verdict,
-        newest_found=found_by(newest),
+        newest=newest,
         counts=Counter(check.verdict for check in history),
         points=tuple(
             Point(check.slice_id, number, check.verdict) for check, number in zip(history, numbers, strict=True)
@@ -155,7 +140,6 @@ def trend_of(history: Sequence[CheckResult]) -> CheckTrend:
         low=low,
         high=high,
         unit=SHARE_OF_ROWS if is_share else newest.column or "value",
-        column=newest.column,
     )
 
 
@@ -170,16 +154,12 @@ def _held(run: "StagedRun", rows: ReportRows) -> Held:
     failures = [check for check in run.result.checks if check.verdict is not Verdict.PASS]
     failures.sort(key=lambda check: (-VERDICTS.index(check.verdict), -severity_rank(check.severity)))
     return Held(
-        slice_id=slice_.slice_id,
+        run=run,
         until=bound_text(slice_.end_ms, rows),
-        verdict=run.verdict,
         is_published=rows.published.get(slice_.slice_id) == run.result.run_id,
         failures=tuple(failures),
-        waiver=run.waiver,
-        waived_at=instant(run.waiver.at_ms) if run.waiver else "",
         waive=waive_line(rows, run),
         rerun=rerun_line(rows, slice_, run),
-        is_contradicted=run.is_contradicted,
     )
 
 

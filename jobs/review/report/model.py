@@ -191,7 +191,9 @@ def build_model(rows: ReportRows) -> ReportModel:
         held_left_out=sum(len(kind[MAX_HELD:]) for kind in (held, failed, waived)),
         checks=trends(rows),
         late=_late(rows),
-        commands=commands(rows, next((card.waive for card in (*held, *failed) if card.verdict is Verdict.FAIL), None)),
+        commands=commands(
+            rows, next((card.waive for card in (*held, *failed) if card.run.verdict is Verdict.FAIL), None)
+        ),
     )
 
 
@@ -242,13 +244,13 @@ def _sentences(rows: ReportRows, *, held: Sequence[Held], failed: Sequence[Held]
     sentences = [f"Readers see {_published_range(rows)}."]
     if rows.hold:
         sentences.append(f"{with_capital(rows.hold)}.")
-    if any(card.verdict is Verdict.FAIL for card in held):
+    if any(card.run.verdict is Verdict.FAIL for card in held):
         sentences.append("A held slice can be published after a waiver with a reason, or after a rerun that passes. "
                          "Until then, readers see what they saw before.")  # fmt: skip
     if failed:
         sentences.append("The published slices with a failed check or an error stay published. Waive a failed check "
                          "with a reason, or correct the log or the suite and run again.")  # fmt: skip
-    if any(card.verdict is Verdict.ERROR for card in (*held, *failed)):
+    if any(card.run.verdict is Verdict.ERROR for card in (*held, *failed)):
         sentences.append("An error cannot be waived. Correct its cause, and replay the slice.")
     return tuple(sentences)
 

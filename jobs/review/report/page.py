@@ -19,9 +19,9 @@ from jobs.comparing.differences import number, percent
 from jobs.comparing.views import changes_something, request_sides
 from jobs.plain_text import agreeing, counted, escaped, escaped_lines, with_capital
 from jobs.review.compared import CHEAP_ROWS, MEMORY, Compared, compared, rows_to_read, side_by_side, value_text
-from jobs.review.report.checks import CheckTrend, Held, demanded, found_by
+from jobs.review.report.checks import CheckTrend, demanded, found_by
 from jobs.review.report.commands import bound_text, diff_line
-from jobs.review.report.model import DASH, MAX_REQUESTS, ReportModel, Status, build_model, share_text
+from jobs.review.report.model import DASH, MAX_REQUESTS, ReportModel, Status, build_model, share_text, status_of
 from jobs.review.report.rows import ReportRows
 from jobs.review.report.slice_calendar import months, strips
 from jobs.review.report.style import report_style
@@ -215,7 +215,7 @@ def helpers() -> Mapping[str, Any]:
         "fates": by_fate,
         "passed": lambda check: check.counts.get(Verdict.PASS, 0),
         "not_passed": lambda check: len(check.points) - check.counts.get(Verdict.PASS, 0),
-        "card_status": _card_status,
+        "status_of": status_of,
         "demanded": demanded,
         "found_by": found_by,
         "verdict_symbol": _SYMBOLS.__getitem__,
@@ -236,21 +236,15 @@ def _hash(style: str) -> str:
 def _hero(model: ReportModel) -> Status:
     """Return the status whose symbol is beside the headline: the status that the headline is about."""
     if stopped := model.failed or model.held:
-        return Status.FAIL if Status.FAIL in map(_card_status, stopped) else Status.ERROR
+        return Status.FAIL if any(status_of(card.run) is Status.FAIL for card in stopped) else Status.ERROR
     numbers = dict(model.statuses)
     order = (Status.STAGED, Status.FAIL, Status.ERROR, Status.MISSING, Status.WAIVED, Status.WARN, Status.EMPTY)
     return next((status for status in order if numbers[status]), Status.PASS if model.rows.runs else Status.MISSING)
 
 
-def _card_status(card: Held) -> Status:
-    if card.verdict is Verdict.ERROR:
-        return Status.ERROR
-    return Status.FAIL if card.waiver is None else Status.WAIVED
-
-
 def _curve_range(check: CheckTrend) -> str:
     values = [point.value for point in check.points if point.value is not None]
-    what = f" ({check.unit})" if check.unit != check.column else ""
+    what = f" ({check.unit})" if check.unit != check.newest.column else ""
     return f"from {check.spelled(min(values))} to {check.spelled(max(values))}{what}"
 
 

@@ -24,7 +24,7 @@ from jobs.ledger.removals import Why
 from jobs.orchestration.requests import run_request
 from jobs.pipeline.files import load_file
 from jobs.planning import event_times
-from jobs.planning.request_context import Asked, open_request_context
+from jobs.planning.request_context import Asked, open_request, open_request_context
 from jobs.publishing.cleaning import clean_lake
 from jobs.publishing.decisions import cancel
 from jobs.publishing.optimistic_check import By
@@ -686,3 +686,15 @@ def test_a_window_is_explained_on_a_page_that_its_rows_link_to(clients: Clients,
     found = window_page(place.work.lake, place.work.pipeline, few, view=place.work.ledger.view())
     assert found.explanation is None
     assert str(found.problem).startswith("The slices of this window have more than 1 record, and a page reads no more")
+
+
+def test_the_page_of_a_request_plans_with_the_place_to_which_the_log_has_moved(place: Place, clients: Clients) -> None:
+    """Defect: it looked for the log where it was when the request was opened, and told that it is missing."""
+    asked = Asked(from_ms=day_ms("2024-01-01"), to_ms=day_ms("2024-01-03"), who="ines", reason="because")
+    opened = open_request(place.work, asked)
+    (place.lake / "event_logs" / "sales").rename(place.lake / "event_logs" / "moved")
+    moved = PIPELINE.replace("table: event_logs/sales", "table: event_logs/moved")
+    (place.pipelines / "sales.yaml").write_text(moved, encoding="utf-8")
+    text = clients("viewer").get(f"/hindcast/pipelines/sales/requests/{opened.request_id}").text
+    assert "cannot be made now" not in text
+    assert "2024-01-01 … 2024-01-02" in text

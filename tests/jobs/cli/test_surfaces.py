@@ -79,9 +79,9 @@ def check_surfaces(shell: Shell) -> None:
     assert (values["held_slices"], values["failed_published_slices"]) == (len(held), len(failing))
     state, model = pipeline_state(work, view), build_model(collect_view(work.lake, work.pipeline, view))
     told = digest(work, view, standing(work, view), since_ms=0)
-    for of_surface in (state, model):
-        assert {each.slice_id for each in of_surface.held} == held
-        assert {each.slice_id for each in of_surface.failed} == failing
+    for expected, slices, cards in ((held, state.held, model.held), (failing, state.failed, model.failed)):
+        assert {each.slice_id for each in slices} == expected
+        assert {card.run.result.slice.slice_id for card in cards} == expected
     assert {run.result.slice.slice_id for run in told.failed} == failing
     assert len(told.held) == len(held) + (view.hold is not None)
     is_told = "held by" in model.headline or "in spite of" in model.headline

@@ -139,7 +139,7 @@ def test_the_content_without_any_run() -> None:
 def test_a_held_slice_shows_the_finding_the_demand_and_the_command() -> None:
     newest = build_model(blizzard()).held[0]
     (failure,) = newest.failures
-    assert (newest.slice_id, newest.until) == ("2013-02-09", "2013-02-10")
+    assert (newest.run.result.slice.slice_id, newest.until) == ("2013-02-09", "2013-02-10")
     assert (demanded(failure), found_by(failure)) == ("invalid_share at most 25 %", "78.2 %")
     assert str(failure.description).startswith("Share of cancelled flights: a cancelled flight has no departure time")
     assert shlex.split(newest.rerun) == shlex.split("hindcast run flights --request 5f2c9ab07c1e --lake /var/lake")
@@ -200,9 +200,9 @@ def test_a_check_of_an_older_ledger_is_shown_by_its_whole_message() -> None:
 
 def test_a_check_that_ever_failed_is_first_and_has_its_limit() -> None:
     first = trends(blizzard())[0]
-    assert (first.demand, first.low, first.high) == ("invalid_share at most 25 %", None, 0.25)
+    assert (demanded(first.newest), first.low, first.high) == ("invalid_share at most 25 %", None, 0.25)
     assert [point.verdict for point in first.points].count(Verdict.FAIL) == 2
-    assert (first.has_curve, first.is_quiet, first.newest) == (True, False, Verdict.PASS)
+    assert (first.has_curve, first.is_quiet, first.newest.verdict) == (True, False, Verdict.PASS)
     assert first.points[8].value == pytest.approx(520 / 665)
 
 
@@ -214,7 +214,7 @@ def test_a_check_with_a_new_limit_is_the_same_check() -> None:
         for check in run.result.checks
     )
     changed = replace(rows, runs={**rows.runs, "2013-02-14": with_result(run, checks=moved)})
-    (trend,) = [trend for trend in trends(changed) if trend.column == "invalid_share"]
+    (trend,) = [trend for trend in trends(changed) if trend.newest.column == "invalid_share"]
     assert (len(trend.points), trend.high) == (14, 0.5)
 
 
@@ -224,7 +224,7 @@ def test_a_check_of_rows_is_drawn_by_their_share_even_if_one_slice_has_a_value()
     odd = '{"missing":0,"rows":1,"share":0.5,"unexpected":1,"value":86400000}'
     slipped = tuple(replace(check, observed=odd) if check.column == "origin" else check for check in run.result.checks)
     changed = replace(rows, runs={**rows.runs, "2013-02-05": with_result(run, checks=slipped)})
-    found = [trend for trend in trends(changed) if trend.column == "origin"]
+    found = [trend for trend in trends(changed) if trend.newest.column == "origin"]
     assert [(trend.points[4].value, trend.high, trend.spelled(0.5)) for trend in found] == [(0.5, 0.0, "50 %")] * 2
 
 
@@ -242,7 +242,7 @@ def test_checks_with_other_row_conditions_and_a_null_of_the_run_are_in_no_histor
 
 
 def test_two_checks_of_one_column_are_two_histories() -> None:
-    columns = [trend.demand for trend in trends(blizzard()) if trend.column == "late_by_ms"]
+    columns = [demanded(trend.newest) for trend in trends(blizzard()) if trend.newest.column == "late_by_ms"]
     assert columns == ["late_by_ms at least 0 s", "late_by_ms at most 1 d"]
 
 
@@ -312,11 +312,11 @@ def test_bounds_are_as_short_as_the_slices_allow() -> None:
 
 def test_commands_are_quoted_for_any_name_of_a_lake() -> None:
     rows = replace(blizzard(), lake="/my lake; rm -rf $(HOME)/`x`'\"")
-    held = next(one for one in build_model(rows).held if one.verdict is Verdict.FAIL)
+    held = next(one for one in build_model(rows).held if one.run.verdict is Verdict.FAIL)
     for command in commands(rows, held.waive):
         words = shlex.split(command.line)
         if words[1] == "waive":
-            assert words[words.index("--run") + 1] == rows.runs[held.slice_id].result.run_id[:SHOWN_DIGITS]
+            assert words[words.index("--run") + 1] == held.run.result.run_id[:SHOWN_DIGITS]
         assert words[0] == "hindcast"
         assert words[words.index("--lake") + 1] == rows.lake
 
@@ -344,12 +344,15 @@ def test_published_slices_that_fail_are_not_called_held() -> None:
     rows = blizzard(waived=True)
     model = build_model(with_runs(rows, {name: replace(run, waiver=None) for name, run in rows.runs.items()}))
     assert model.headline.endswith("published in spite of a failed check or an error")
-    assert {card.slice_id for card in model.failed if card.verdict is Verdict.FAIL} >= {"2013-02-08", "2013-02-09"}
+    assert {card.run.result.slice.slice_id for card in model.failed if card.run.verdict is Verdict.FAIL} >= {
+        "2013-02-08",
+        "2013-02-09",
+    }
     assert all(card.is_published for card in model.failed)
     assert not any(card.is_published for card in model.held)
     assert any("stay published" in sentence for sentence in model.sentences)
     assert any(sentence.startswith("A held slice") for sentence in model.sentences) == any(
-        card.verdict is Verdict.FAIL for card in model.held
+        card.run.verdict is Verdict.FAIL for card in model.held
     )
 
 
