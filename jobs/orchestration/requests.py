@@ -178,9 +178,7 @@ def stage(
         checks=work.checks,
         is_candidate=request.is_candidate,
     )
-    # The scheduled chain stops at a failed check.
-    stops_on_fail = staging.stop_on_fail or request.kind is RequestKind.SCHEDULED
-    replayed: set[str] = set()
+    is_scheduled, replayed = request.kind is RequestKind.SCHEDULED, set[str]()
     log_state, current = (None, None) if planned is None else planned
     first, growing = current, 1
     while True:
@@ -199,7 +197,7 @@ def stage(
         first = first or current
         _adopt(work, request_id, current)
         chunk = next_chunk(current, staging, growing=growing, skip=frozenset(replayed))
-        if not chunk or (stops_on_fail and _has_unpublishable(current)):
+        if not chunk or _is_stopped(current, staging, scheduled=replayed if is_scheduled else ()):
             if not chunk:
                 _complete(work, request_id, first)
             return _outcome(work, request_id, slices, replayed=len(replayed))
@@ -253,9 +251,15 @@ def _likely_records(step: Step) -> int:
     return step.records or step.bytes // BYTES_PER_RECORD
 
 
-def _has_unpublishable(current: Plan) -> bool:
+def _is_stopped(current: Plan, staging: Staging, *, scheduled: Collection[str]) -> bool:
+    """Return whether a failed check ends the staging: any, as asked, or that of a slice that was just `scheduled`.
+
+    The schedule stops there. A person who runs its request again wants the slices after it.
+    """
     return any(
-        step.reason is Reason.CURRENT and step.run is not None and not step.run.is_publishable for step in current.range
+        step.reason is Reason.CURRENT and step.run is not None and not step.run.is_publishable
+        for step in current.range
+        if staging.stop_on_fail or step.slice.slice_id in scheduled
     )
 
 
