@@ -178,9 +178,7 @@ def stage(
         checks=work.checks,
         is_candidate=request.is_candidate,
     )
-    # The scheduled chain stops at a failed check.
-    stops_on_fail = request.kind is RequestKind.SCHEDULED
-    replayed: set[str] = set()
+    is_scheduled, replayed = request.kind is RequestKind.SCHEDULED, set[str]()
     log_state, current = (None, None) if planned is None else planned
     first, growing = current, 1
     while True:
@@ -199,7 +197,7 @@ def stage(
         first = first or current
         _adopt(work, request_id, current)
         chunk = next_chunk(current, staging, growing=growing, skip=frozenset(replayed))
-        if not chunk or (stops_on_fail and _has_unpublishable(current)):
+        if not chunk or (is_scheduled and _has_failed(current, replayed)):
             if not chunk:
                 _complete(work, request_id, first)
             return _outcome(work, request_id, slices, replayed=len(replayed))
@@ -253,9 +251,15 @@ def _likely_records(step: Step) -> int:
     return step.records or step.bytes // BYTES_PER_RECORD
 
 
-def _has_unpublishable(current: Plan) -> bool:
+def _has_failed(current: Plan, slice_ids: Collection[str]) -> bool:
+    """Return whether a failed check stops the publication of one of some slices, which were just replayed.
+
+    The schedule ends its replay there. A person who runs its request again wants the slices after it.
+    """
     return any(
-        step.reason is Reason.CURRENT and step.run is not None and not step.run.is_publishable for step in current.range
+        step.reason is Reason.CURRENT and step.run is not None and not step.run.is_publishable
+        for step in current.range
+        if step.slice.slice_id in slice_ids
     )
 
 

@@ -354,7 +354,7 @@ def _incomplete(work: RequestContext, view: LedgerView, request: Request) -> Obs
         why = f"candidate {request.request_id} is not complete; the same `hindcast run … --as-candidate` completes it"
         return Obstacle(why)
     left = f"{listed(missing)} left to replay" if missing else "all its slices are staged, and it was not closed"
-    again = "run it again and it continues there"
+    again = f"`hindcast run {work.pipeline.name} --request {request.request_id}` continues there"
     if why_not := why_not_replayed(work, view, request):
         run = f", or run its range again with `hindcast run {work.pipeline.name} --from .. --to .. --replace`"
         again = f"it cannot be replayed, because {why_not}: cancel it{run if why_not == LOST else ''}"

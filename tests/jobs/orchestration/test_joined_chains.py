@@ -746,7 +746,7 @@ def test_an_unfinished_request_of_code_that_has_changed_names_what_goes_on(
     view = place.work().ledger.view()
     request = view.requests[staged.request_id]
     begun = replace(request, is_complete=False, runs=dict([*request.runs.items()][:1]))
-    assert judge_publication(place.work(), view, begun).why.endswith("run it again and it continues there")
+    assert judge_publication(place.work(), view, begun).why.endswith("continues there")
     monkeypatch.setattr(fingerprints, "SEMANTICS_VERSION", fingerprints.SEMANTICS_VERSION + 1)
     why = judge_publication(place.work(), view, begun).why
     assert why.endswith(

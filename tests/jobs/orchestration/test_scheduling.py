@@ -22,6 +22,7 @@ from jobs.publishing.optimistic_check import By
 from jobs.publishing.publishing import publish
 from jobs.publishing.rules import PublicationAttempt
 from jobs.publishing.stop_reasons import describe_stop
+from jobs.publishing.waivers import refusal_after
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales, spark_task
 from tests.support.waiving import waive_newest
 from windowlib.errors import RequestError
@@ -278,6 +279,16 @@ def test_a_daily_run_stops_at_the_first_failed_chunk(airflow: Airflow) -> None:
     assert isinstance(decision, Replay)
     spark_task(airflow.work(day_ms("2024-01-08")), decision, airflow.replayer, staging=Staging(chunk=2))
     assert airflow.replayer.replayed == [DAYS[:2]]
+    work, request_id = airflow.work(day_ms("2024-01-08")), decision.opened.request_id
+    gating.gate(work, opened=decision.opened)
+    view = work.ledger.view()
+    told = f"left to replay; `hindcast run sales --request {request_id}` continues there"
+    assert refusal_after(work, view, view.requests[request_id], waived=["2024-01-02"]).endswith(told)
+    spark_task(work, decision, airflow.replayer, staging=Staging(chunk=2))
+    assert airflow.replayer.replayed == [DAYS[:2], DAYS[2:4], DAYS[4:6]], "what a person does as told"
+    gating.gate(work, opened=decision.opened)
+    view = work.ledger.view()
+    assert not refusal_after(work, view, view.requests[request_id], waived=["2024-01-02"])
 
 
 def test_airflows_backfill_without_a_predecessor_is_refused(airflow: Airflow) -> None:
