@@ -7,7 +7,7 @@ winner, so each head file has one writer, and no writer replaces a newer head by
 
 If a writer is killed between its commit and its head file, the head is one version behind. The next write mends that.
 
-The commits of a chunk store the head in their metadata as well (`head_in_commits`), in case the head file is lost, too.
+The commits of a chunk store the head in their metadata, too (`heads_in_commits`), in case the head file is lost.
 """
 
 import json
@@ -139,10 +139,9 @@ def advice_without(uri: str, file: str | None = None) -> str:
     )
 
 
-def head_in_commits(uri: str) -> Head | None:
-    """Return the head in the newest commit of the pipeline's tallies that stores one; None without such a commit.
+def heads_in_commits(uri: str) -> tuple[Head, ...]:
+    """Return the heads that the newest `RECENT_COMMITS` commits of the pipeline's tallies store, the newest first.
 
-    The newest `RECENT_COMMITS` commits of the table are searched.
     Raises StoreError: the table cannot be read.
     """
     from deltalake.exceptions import TableNotFoundError
@@ -152,8 +151,8 @@ def head_in_commits(uri: str) -> Head | None:
         try:
             commits = open_newest(table).delta.history(RECENT_COMMITS)
         except TableNotFoundError:
-            return None
-    return next((head for head in map(head_of, commits) if head is not None), None)
+            return ()
+    return tuple(head for head in map(head_of, commits) if head is not None)
 
 
 def write_head(uri: str, head: Head, *, instead_of: Head | None = None) -> None:

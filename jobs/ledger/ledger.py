@@ -158,19 +158,27 @@ class Ledger:
         """Return whether an event is of this ledger, or was lost and a person has decided to go on without it."""
         return not self._is_unknown(head) or any(head.version in lost for lost in self._history.given_up.values())
 
+    def lost_head(self, heads: Sequence[Head]) -> Head | None:
+        """Return the newest of some heads whose event was lost, unless a person has given it up; they are newest first.
+
+        Older heads than one that was given up were lost with it, or before.
+        """
+        lost = next((head for head in heads if head.tip in self._history.given_up or not self.has(head)), None)
+        return None if lost is None or lost.tip in self._history.given_up else lost
+
     def recover(self, *, who: str, reason: str) -> Head:
         """Let the ledger go on without its last commits, which were lost for good. Return the head of the lost commits.
 
         Raises LedgerError: no commits are lost, or the ledger cannot be read or written.
         """
-        elsewhere: Head | None = None
+        elsewhere: Sequence[Head] = ()
         with suppress(StoreError):  # if that table is damaged, the head file may still name what was lost
-            elsewhere = self._store.head_elsewhere()  # before the events, so that a head that they lack is lost
+            elsewhere = self._store.heads_elsewhere()  # before the events, so that a head that they lack is lost
         self.read_whole()  # a snapshot does not know all heads
         head = self._head()
         if head is None or not self._is_unknown(head):
-            head = elsewhere  # the head file was restored with the ledger, from an older copy
-        if head is None or self.has(head):
+            head = self.lost_head(elsewhere)  # the head file was restored with the ledger, from an older copy
+        if head is None:
             raise LedgerError(
                 f"ledger {self.uri} has lost no commit that its head, or a commit of another table, names, so there is "
                 "nothing to recover"
@@ -231,8 +239,8 @@ class Ledger:
         head = self._store.head()
         if head is not None:
             return head
-        head = self._store.head_elsewhere()
-        return None if head is None or self.has(head) else head
+        newest = next(iter(self._store.heads_elsewhere()), None)
+        return None if newest is None or self.has(newest) else newest
 
     def _is_unknown(self, head: Head) -> bool:
         """Return whether the history lacks the event that a head names."""

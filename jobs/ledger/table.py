@@ -19,7 +19,7 @@ from jobs.ledger import upkeep
 from jobs.ledger.chain import Row
 from jobs.ledger.conditional_put import prove_conditional_put
 from jobs.ledger.events import ledger_schema
-from jobs.ledger.head import Head, advice_without, head_in_commits, read_head, write_head
+from jobs.ledger.head import Head, advice_without, heads_in_commits, read_head, write_head
 from jobs.storage import FileStamp, delta_options, file_stamp, file_system, is_remote
 from windowlib.errors import LedgerError
 from windowlib.libraries import pa
@@ -68,8 +68,8 @@ class LedgerStore(Protocol):
         """Return the newest head that a writer has stored beside the events; None if there is none."""
         ...
 
-    def head_elsewhere(self) -> Head | None:
-        """Return a head that is stored elsewhere, for a ledger whose head is lost; it may be an old one.
+    def heads_elsewhere(self) -> Sequence[Head]:
+        """Return heads that are stored elsewhere, the newest first. A ledger whose head is lost may have a newer one.
 
         Raises StoreError: the other place cannot be read.
         """
@@ -113,8 +113,8 @@ class LedgerTable(LedgerStore):
         return read_head(self.uri)
 
     @override
-    def head_elsewhere(self) -> Head | None:
-        return head_in_commits(self.uri)
+    def heads_elsewhere(self) -> Sequence[Head]:
+        return heads_in_commits(self.uri)
 
     @override
     def put_head(self, head: Head, *, instead_of: Head | None = None) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from jobs.lake.damage import refuse_outage
-from jobs.ledger.head import Head, head_in_commits, read_head
+from jobs.ledger.head import Head, heads_in_commits, read_head
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.unnamed_files import unnamed_files
 from jobs.reading.stored_rows import Finding
@@ -36,9 +36,9 @@ def verify_ledger(ledger: Ledger) -> LedgerVerification:
         StoreError: the object store does not answer.
     """
     findings: list[Finding] = []
-    stored: Head | None = None
+    stored: tuple[Head, ...] = ()
     try:
-        stored = head_in_commits(ledger.uri)  # before the ledger, which then has all that it names
+        stored = heads_in_commits(ledger.uri)  # before the ledger, which then has all that it names
     except StoreError as error:  # else no other damage is told
         refuse_outage(ledger.uri, error)
         findings.append(_finding(f"cannot be compared with the commits of table {tables.TALLIES}: {error}"))
@@ -56,11 +56,11 @@ def verify_ledger(ledger: Ledger) -> LedgerVerification:
             f"ledger {ledger.uri} is at version {newest.version}, and its head file names version {head.version}: a "
             "process ended between the two writes, and the next write of the ledger mends it"
         )
-    if newest is not None and stored is not None and not ledger.has(stored):
-        if stored.version <= newest.version:
-            findings.append(_finding(_lost(ledger, stored)))
+    if newest is not None and (lost := ledger.lost_head(stored)) is not None:
+        if lost.version <= newest.version or lost != stored[0]:  # other events are in the place of the lost ones
+            findings.append(_finding(_lost(ledger, lost)))
         else:
-            notes.append(_is_older(ledger, newest, stored))
+            notes.append(_is_older(ledger, newest, lost))
     return LedgerVerification(findings=tuple(findings), notes=tuple(notes))
 
 

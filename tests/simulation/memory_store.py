@@ -186,8 +186,8 @@ class MemoryStore:
             heads = heads[: -self.access.rng.randint(1, min(3, len(heads)))]
         return heads[-1] if heads else None
 
-    def head_elsewhere(self) -> Head | None:
-        return None
+    def heads_elsewhere(self) -> Sequence[Head]:
+        return ()
 
     def put_head(self, head: Head, *, instead_of: Head | None = None) -> None:
         self.access.actor().stop_here("put head")

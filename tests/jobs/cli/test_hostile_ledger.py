@@ -118,7 +118,7 @@ def test_a_hostile_event_is_refused_or_harmless(lake: Shell, monkeypatch: pytest
 
     monkeypatch.setattr(LedgerTable, "read", read)
     monkeypatch.setattr(LedgerTable, "head", lambda _table: None)
-    monkeypatch.setattr(LedgerTable, "head_elsewhere", lambda _table: None)
+    monkeypatch.setattr(LedgerTable, "heads_elsewhere", lambda _table: ())
     intact = outcomes(lake)
     for seed in seeds(6):
         hostile, what = replaced(Random(seed), rows)
