@@ -107,8 +107,9 @@ def compile_check(check: Check, schema: pa.Schema, slice_count: int) -> Measure 
         return CountCheck(slice_count, judge=lambda _rows, _present: shape)
     if len(set(schema.names)) < len(schema.names) or not set(check.columns) <= set(schema.names):
         return None
-    kinds = {field.name: kind_of(field.type) for field in schema}
     where, condition = None, check.kwargs.get("row_condition")
+    needed = schema.names if condition is not None else check.columns
+    kinds = {name: kind_of(schema.field(name).type) for name in needed}
     if condition is not None:
         where = compile_condition(condition, kinds)
         if where is None:

@@ -20,6 +20,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from jobs.durability import SETTING
 from jobs.lake import delta_tables, durable_commits
+from jobs.lake.durable_commits import newest_in_log
 from jobs.ledger.history import REMEMBERED, EventHistory
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.planning import log_pin
@@ -110,15 +111,26 @@ def costs_of_an_old_day(place: Path, days: int, monkeypatch: pytest.MonkeyPatch)
     return found
 
 
-def test_a_first_day_waits_for_the_disk_a_few_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Defect: for each table twice, and for the directories above each table again each time."""
+def test_a_first_day_waits_for_the_disk_a_few_times_and_before_the_ledger_names_its_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Defect: it waited for each table twice, and for the directories above each table again each time."""
     GrowingLog(tmp_path / "log", 3, Random(1))
+    ledger, versions = tmp_path / "costs" / "ledger", dict[Path, int]()
+
+    def fsync(descriptor: int) -> None:
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        if path.suffix == ".parquet" and path.parent != ledger:
+            versions[path] = newest_in_log(str(ledger))
+
     monkeypatch.setenv(SETTING, "on")
-    monkeypatch.setattr(os, "fsync", lambda _descriptor: None)
+    monkeypatch.setattr(os, "fsync", fsync)
     with counting(monkeypatch, (os, "fsync"), (durable_commits, "sync_files")) as found:
-        assert run(tmp_path, 1).is_published
+        outcome = run(tmp_path, 1)
     assert found["sync_files"] <= 4 + 5, "for the tables, their rows and the results of checks, and for each event"
     assert found["fsync"] < 150
+    assert {*versions} == {path for path in (tmp_path / "costs").rglob("part-*.parquet") if path.parent != ledger}
+    assert max(versions.values()) < outcome.runs[0].seq
 
 
 @pytest.mark.slow
