@@ -105,7 +105,7 @@ SESSIONS = [
     (Repeatedly(AfterCount(4)), "1 21 2 11 12", "-1,21,2,11"),
     (AP(9), "c1 1 c4 21 c6 11 c9 c10 12 c40", "-1,21,11!"),
     (AfterEach(AfterCount(1), AfterCount(2), AfterCount(1)), "1 21 22 23 11", "-1 -21 -22,23 -11!"),
-    (AfterWatermark(late=AfterCount(3)), "1 w12 21 11 12 13 w90", "1 -21,11,12,13"),
+    (AfterWatermark(late=AfterCount(3)), "1 w12 21 11 12 13 w90", "1 21,11,12,13"),
 ]
 
 
