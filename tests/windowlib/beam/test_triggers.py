@@ -215,7 +215,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"trigger": AfterWatermark(late=AfterCount(2)), "allowed_lateness_ms": 7}, "never fired"),
     ({"trigger": Repeatedly(AfterAll(AfterCount(2), AfterWatermark()))}, "never fired"),
     ({"trigger": EventTime(), "profile": BEAM}, "waits for a window's last instant"),
-    ({"trigger": Purging(ContinuousEventTime(5)), "profile": BEAM}, "use the triggers of windowlib.beam"),
+    ({"trigger": Purging(ContinuousEventTime(5)), "profile": BEAM}, "default or after_watermark, or semantics"),
     ({"trigger": Purging(EventTime()), "accumulation": "retracting"}, "a purging trigger empties"),
     ({"function": Apply(lambda _key, _window, values: values), "accumulation": "retracting"}, "returns one value"),
     ({"function": Whole(Reduce(function=max)), "accumulation": "discarding", "profile": BEAM}, "a reduce has no value"),
