@@ -78,6 +78,10 @@ RETRACTIONS_VERSION = 2
 # were stored by the places of their columns.
 RECORDS_VERSION = 2
 
+# The same for sessions with `after_watermark` and `late`. 1: a session that a late record had made longer than the
+# watermark stayed late, and did not fire at its new end.
+SESSION_ENDS_VERSION = 2
+
 RUN_ID_DIGITS = 32
 _KEPT: Final = 64
 _CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
@@ -109,6 +113,7 @@ def spec_fingerprint(pipeline: Pipeline) -> str:
     versions = (
         SEMANTICS_VERSION, STATE_VERSION, CLOCK_VERSION, TIMEOUTS_VERSION, COMBINERS_VERSION, CONTINUOUS_VERSION,
         DOCUMENTS_VERSION, OPERATORS_VERSION, EVICTORS_VERSION, RETRACTIONS_VERSION, RECORDS_VERSION,
+        SESSION_ENDS_VERSION,
     )  # fmt: skip
     kept = _kept_fingerprint(_ByIdentity(pipeline), versions)
     if kept is not None:
@@ -167,6 +172,8 @@ def _versions_of(windows: WindowsGrammar) -> dict[str, object]:
         versions["continuous_version"] = CONTINUOUS_VERSION
     if _may_evict_all(windows):
         versions["evictors_version"] = EVICTORS_VERSION
+    if _has_late_sessions(windows):
+        versions["session_ends_version"] = SESSION_ENDS_VERSION
     stage = windows.atlas.stage if windows.atlas else None
     if _has_operators(stage, _DOCUMENT_RULES):
         versions["documents_version"] = DOCUMENTS_VERSION
@@ -185,6 +192,12 @@ def _has_endless_intervals(windows: WindowsGrammar) -> bool:
     """Return whether CONTINUOUS_VERSION counts for windows."""
     parts = windows.trigger.whole() if windows.trigger and (windows.is_unbounded or windows.is_processing_time) else ()
     return any(part.continuous is not None and part.continuous.time == "event" for part in parts)
+
+
+def _has_late_sessions(windows: WindowsGrammar) -> bool:
+    """Return whether SESSION_ENDS_VERSION counts for windows."""
+    parts = windows.trigger.whole() if windows.trigger and (windows.session or windows.dynamic_session) else ()
+    return any(part.after_watermark is not None and part.after_watermark.late is not None for part in parts)
 
 
 def _has_timeout_rules(trigger: TriggerGrammar | None) -> bool:

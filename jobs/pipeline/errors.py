@@ -25,6 +25,8 @@ _EXPECTED = {
     "tuple_type": "a list",
 }
 
+_NO_MAPPING = ("model_type", "model_attributes_type")
+
 
 def describe(error: ValidationError, model: type[BaseModel]) -> str:
     """Return all errors as one text, each with the path of its key. At most five are written out, the rest counted."""
@@ -35,8 +37,10 @@ def _messages(error: ValidationError, model: type[BaseModel]) -> Iterator[str]:
     for details in error.errors(include_url=False):
         if details["type"] == "too_short" and details["ctx"]["actual_length"] < len(details["input"]):
             continue  # pydantic counts only the valid items; the others have errors of their own
-        path, owner = _walk(details["loc"], model)
+        path, owner, value_model = _walk(details["loc"], model)
         message = _message(details, owner, path.rpartition(".")[2])
+        if details["type"] in _NO_MAPPING and value_model is not None:
+            message += f"; {_names(value_model)}"
         yield f"{shortened(path)}: {message}" if path else message
 
 
@@ -85,8 +89,13 @@ def _shown(value: object) -> str:
     return shortened(repr(without_credentials(value) if isinstance(value, str) else value), MAX_TEXT)
 
 
-def _walk(location: tuple[int | str, ...], model: type[BaseModel]) -> tuple[str, type[BaseModel]]:
-    """The path of keys as in the file, and the model of the last key, without pydantic's names of union branches."""
+def _walk(
+    location: tuple[int | str, ...], model: type[BaseModel]
+) -> tuple[str, type[BaseModel], type[BaseModel] | None]:
+    """The path of keys as in the file, without pydantic's names of union branches, and two models.
+
+    They are that of the last key, and that of the value there, if it is to be a mapping.
+    """
     path, owner = "", model
     current: object = model
     for index, part in enumerate(location):
@@ -103,7 +112,7 @@ def _walk(location: tuple[int | str, ...], model: type[BaseModel]) -> tuple[str,
         else:
             continue
         path += f".{part}" if path else part
-    return path, owner
+    return path, owner, _model_in(current)
 
 
 def _parts(annotation: object) -> Iterator[object]:

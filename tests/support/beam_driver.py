@@ -55,8 +55,34 @@ def window_fn_of(assigner: Assigner) -> Any:  # noqa: ANN401 - Beam's classes ar
             raise ValueError(f"Beam has no {assigner}")
 
 
-def trigger_of(trigger: object) -> Any:  # noqa: ANN401 - as above
-    """Beam's trigger for one of ours: the same name, two excepted, and the same arguments in the same order."""
+class Clock:
+    """What Beam asks for the time, and the watermark."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.watermark: Any = MIN_TIMESTAMP
+
+    def time(self) -> int:
+        return self.now
+
+
+class Rewinding(beam_trigger.AfterWatermark):  # type: ignore[misc]
+    """Beam's AfterWatermark without slip B8: a merged session whose end is still to come is not late."""
+
+    clock: Clock
+
+    def on_merge(self, to_be_merged: Any, merge_result: Any, context: Any) -> None:  # noqa: ANN401
+        if self.is_late(context) and self.clock.watermark < merge_result.end:
+            self.late.reset(merge_result, beam_trigger.NestedContext(context, "late"))
+            context.clear_state(self.LATE_TAG)
+        super().on_merge(to_be_merged, merge_result, context)
+
+
+def trigger_of(trigger: object, clock: Clock | None = None) -> Any:  # noqa: ANN401 - as above
+    """Beam's trigger for one of ours: the same name, two excepted, and the same arguments in the same order.
+
+    With a clock, it is corrected by `Rewinding`.
+    """
     if not isinstance(trigger, beam.Composite):
         return trigger
     arguments: tuple[object, ...] = ()
@@ -74,45 +100,40 @@ def trigger_of(trigger: object) -> Any:  # noqa: ANN401 - as above
         case _:
             pass
     name = type(trigger).__name__
-    return getattr(beam_trigger, NAMES.get(name, name))(*map(trigger_of, arguments))
-
-
-class Clock:
-    """What Beam asks for the time."""
-
-    def __init__(self) -> None:
-        self.now = 0
-
-    def time(self) -> int:
-        return self.now
+    translated = [trigger_of(argument, clock) for argument in arguments]
+    if clock is not None and isinstance(trigger, beam.AfterWatermark):
+        corrected = Rewinding(*translated)
+        corrected.clock = clock
+        return corrected
+    return getattr(beam_trigger, NAMES.get(name, name))(*translated)
 
 
 class BeamRunner:
     """Plays steps through Beam's GeneralTriggerDriver; each step returns the panes that it caused."""
 
-    def __init__(self, spec: WindowSpec) -> None:
+    def __init__(self, spec: WindowSpec, *, without_b8: bool = False) -> None:
+        self._clock = Clock()
         self._lateness = spec.allowed_lateness_ms
         self._window_fn = window_fn_of(spec.assigner)
         mode = getattr(beam_trigger.AccumulationMode, spec.accumulation.upper())
         combiner = COMBINERS[spec.timestamp_combiner]
-        windowing = Windowing(self._window_fn, trigger_of(spec.trigger), mode, combiner, self._lateness)
-        self._clock = Clock()
+        trigger = trigger_of(spec.trigger, self._clock if without_b8 else None)
+        windowing = Windowing(self._window_fn, trigger, mode, combiner, self._lateness)
         self._driver = GeneralTriggerDriver(windowing, self._clock)
         self._state = InMemoryUnmergedState()
-        self._watermark: Any = MIN_TIMESTAMP
 
     def record(self, value: int, at: int) -> list[Shown]:
         windows = self._window_fn.assign(beam_window.WindowFn.AssignContext(at, value))
         one = WindowedValue(value, at, windows)
-        panes = list(self._driver.process_elements(self._state, [one], self._watermark, self._watermark))
+        panes = list(self._driver.process_elements(self._state, [one], self._clock.watermark, self._clock.watermark))
         # The driver has just asked its trigger at this watermark: a timer for it, or for earlier, has nothing to add.
         for window_id, name, domain, due in self._timers():
-            if domain == TimeDomain.WATERMARK and due <= self._watermark:
+            if domain == TimeDomain.WATERMARK and due <= self._clock.watermark:
                 self._state.clear_timer(window_id, name, domain)
         return [*map(shown, panes), *self._fire()]
 
     def watermark(self, watermark: int) -> list[Shown]:
-        self._watermark = watermark
+        self._clock.watermark = watermark
         panes = list(self._fire())
         self._drop_windows()
         return panes
@@ -132,7 +153,7 @@ class BeamRunner:
     def _fire(self) -> Iterator[Shown]:
         """Fire what is due, one instant of a window at a time: a firing may take others back."""
         while True:
-            limit = {TimeDomain.WATERMARK: self._watermark, TimeDomain.REAL_TIME: self._clock.now}
+            limit = {TimeDomain.WATERMARK: self._clock.watermark, TimeDomain.REAL_TIME: self._clock.now}
             due = [timer for timer in self._timers() if timer[3] <= limit[timer[2]]]
             if not due:
                 return
@@ -143,7 +164,7 @@ class BeamRunner:
             # The end of a session that has grown since is nobody's end.
             if domain == TimeDomain.REAL_TIME or at == window.end:
                 yield from map(
-                    shown, self._driver.process_timer(window_id, name, domain, at, self._state, self._watermark)
+                    shown, self._driver.process_timer(window_id, name, domain, at, self._state, self._clock.watermark)
                 )
 
     def _window(self, window_id: object) -> Any:  # noqa: ANN401
@@ -152,7 +173,7 @@ class BeamRunner:
     def _drop_windows(self) -> None:
         adapter = MergeableStateAdapter(self._state)
         for window in adapter.known_windows():
-            if self._watermark > window.end + self._lateness:
+            if self._clock.watermark > window.end + self._lateness:
                 for name in adapter.window_ids.pop(window):
                     self._state.state.pop(name, None)
                     self._state.timers.pop(name, None)

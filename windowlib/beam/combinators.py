@@ -32,7 +32,7 @@ class AfterCount(Composite):
     def fire(self, state: State, moment: Moment) -> bool:  # noqa: ARG002
         return True
 
-    def joined(self, states: Sequence[State]) -> State:
+    def joined(self, states: Sequence[State], *, is_complete: bool) -> State:  # noqa: ARG002
         return {_COUNT: sum(state.get(_COUNT, 0) for state in states)}
 
     def may_leave_records(self, *, is_event_time: bool) -> bool:  # noqa: ARG002
@@ -71,7 +71,7 @@ class AfterProcessingTime(Composite):
         if _DEADLINE in state:
             yield state[_DEADLINE]
 
-    def joined(self, states: Sequence[State]) -> State:
+    def joined(self, states: Sequence[State], *, is_complete: bool) -> State:  # noqa: ARG002
         instants = [state[_DEADLINE] for state in states if _DEADLINE in state]
         return {_DEADLINE: min(instants)} if instants else {}
 
@@ -215,9 +215,11 @@ class AfterWatermark(Composite):
             self.early.fire(_inside(state, _EARLY), moment)
         return False
 
-    def joined(self, states: Sequence[State]) -> State:
-        state = Composite.joined(self, states)
-        if any(_IS_LATE in merged for merged in states):
+    def joined(self, states: Sequence[State], *, is_complete: bool) -> State:
+        state = Composite.joined(self, states, is_complete=is_complete)
+        if not is_complete:  # The end of the merged window is still to come, whatever ends it had before.
+            state.pop(_LATE, None)
+        elif any(_IS_LATE in merged for merged in states):
             state[_IS_LATE] = True
         return state
 
@@ -355,7 +357,7 @@ class AfterEach(_Several):
         trigger, inside = self._turn(state)
         return trigger.deadlines(inside)
 
-    def joined(self, states: Sequence[State]) -> State:
-        state: dict[str, Any] = Composite.joined(self, states)
+    def joined(self, states: Sequence[State], *, is_complete: bool) -> State:
+        state: dict[str, Any] = Composite.joined(self, states, is_complete=is_complete)
         place = max(merged.get(_TURN, 0) for merged in states) if states else 0
         return state | {_TURN: place} if place else state

@@ -57,13 +57,16 @@ class Composite(Trigger):
             if name in state:
                 yield from part.deadlines(state[name])
 
-    def joined(self, states: Sequence[State]) -> State:
-        """Return the state for a window that was merged from windows with these states."""
+    def joined(self, states: Sequence[State], *, is_complete: bool) -> State:
+        """Return the state for a window that was merged from windows with these states.
+
+        `is_complete` tells whether the watermark has completed the merged window.
+        """
         state: State = {}
         for name, part in self.parts().items():
             part_states = [merged[name] for merged in states if name in merged]
             if part_states:
-                state[name] = part.joined(part_states)
+                state[name] = part.joined(part_states, is_complete=is_complete)
         return state
 
     def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:  # noqa: ARG002
@@ -105,7 +108,8 @@ class Composite(Trigger):
             ctx.state[FINISHED] = True
             return
         # The record that caused the merge enters next. The parts that wait for the new end then register its timer.
-        ctx.state[_PART] = self.joined([other.state[_PART] for other in merged if _PART in other.state])
+        states = [other.state[_PART] for other in merged if _PART in other.state]
+        ctx.state[_PART] = self.joined(states, is_complete=ctx.watermark_ms >= ctx.complete_ms)
         for at_ms in self.deadlines(ctx.state[_PART]):
             if at_ms > ctx.processing_time_ms:
                 ctx.register_processing_timer(at_ms)

@@ -150,7 +150,8 @@ class WindowSpec:
         if isinstance(trigger, (EventTime, ContinuousEventTime)):
             raise SpecError(
                 f"{_name(trigger)} waits for a window's last instant, and in the profile {self.profile.name!r} a "
-                "window is complete at its end, 1 ms later; use the triggers of windowlib.beam, or semantics: strict"
+                "window is complete at its end, 1 ms later; use a trigger of windowlib.beam, in a pipeline file "
+                "default or after_watermark, or semantics: strict"
             )
         is_reduce = isinstance(function, Whole) and isinstance(function.aggregate, Reduce)
         if is_reduce and self._discards and self.effective_trigger().has_on_time_pane:
@@ -167,8 +168,8 @@ class WindowSpec:
         if reason is not None and self.leftovers != "report":
             raise SpecError(
                 f"the trigger can lose records of {_name(self.assigner)}: {reason}, and no pane would show later "
-                "records. Wrap it in Repeatedly, give AfterWatermark a `late` trigger, or count the lost records: "
-                "leftovers: report"
+                "records. Wrap it in Repeatedly (in a pipeline file: repeatedly), give AfterWatermark "
+                "(after_watermark) a `late` trigger, or count the lost records: leftovers: report"
             )
         if self.leftovers != "refuse" or not self.assigner.has_bounds:
             return

@@ -159,10 +159,12 @@ class Pipeline(GrammarModel):
 
     @model_validator(mode="after")
     def _clock_where_needed(self) -> Self:
-        if self.needs_clock and self.log.arrival_time is None:
+        users = self._clock_users()
+        if users and self.log.arrival_time is None:
+            verb = "waits for the clock or reads it" if len(users) == 1 else "wait for the clock or read it"
             raise ValueError(
-                "log.arrival_time is missing; a part of this pipeline waits for the clock or reads it ($$NOW), and the "
-                "clock of a replay is the arrival time of the records; name the column of the arrival time"
+                f"log.arrival_time is missing; {' and '.join(users)} {verb}, and the clock of a replay is the arrival "
+                "time of the records; name the column of the arrival time"
             )
         return self
 
@@ -248,7 +250,11 @@ class Pipeline(GrammarModel):
     @property
     def needs_clock(self) -> bool:
         """Whether a part of the file needs the replay's clock. Users' functions may need it without this flag."""
-        return any(part is not None and part.needs_clock for part in (self.watermark, self.windows))
+        return bool(self._clock_users())
+
+    def _clock_users(self) -> list[str]:
+        users = ["watermark"] if self.watermark is not None and self.watermark.needs_clock else []
+        return users + (self.windows.clock_users if self.windows is not None else [])
 
     @property
     def uses_clock(self) -> bool:

@@ -30,8 +30,8 @@ class AggregateGrammar(GrammarModel):
         [(kind, column)] = value.items()
         if kind not in AGGREGATE_KINDS:
             raise ValueError(
-                f"unknown aggregate {kind!r}; allowed: "
-                f"{', '.join(AGGREGATE_KINDS)}{did_you_mean(str(kind), AGGREGATE_KINDS)}"
+                f"unknown aggregate {kind!r}; allowed: {', '.join(AGGREGATE_KINDS)}, and your own as process.function"
+                f"{did_you_mean(str(kind), AGGREGATE_KINDS)}"
             )
         if kind == "count" and column == {}:
             return {"kind": kind, "column": None}

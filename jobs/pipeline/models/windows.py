@@ -297,16 +297,16 @@ class WindowsGrammar(Choice):
         return self.sliding is not None or (has_fixed_gap and self.time == "event")
 
     @property
-    def needs_clock(self) -> bool:
-        """Whether a part of the windows needs the replay's clock, as far as the file shows."""
-        is_natural = self.tumbling is not None and self.tumbling.stagger.by == "natural"
-        return (
-            self.time == "processing"
-            or is_natural
-            or (self.trigger is not None and self.trigger.needs_clock)
-            or self.storm is not None
-            or (self.atlas is not None and self.atlas.needs_clock)
-        )
+    def clock_users(self) -> list[str]:
+        """The parts of the windows that need the replay's clock, as far as the file shows."""
+        users = {
+            "time": self.time == "processing",
+            "tumbling.stagger": self.tumbling is not None and self.tumbling.stagger.by == "natural",
+            "trigger": self.trigger is not None and self.trigger.needs_clock,
+            "storm": self.storm is not None,
+            "atlas": self.atlas is not None and self.atlas.needs_clock,
+        }
+        return [f"windows.{name}" for name, needs_clock in users.items() if needs_clock]
 
     @property
     def keeps_records(self) -> bool:

@@ -175,6 +175,7 @@ CLOCKED = (
     + "aggregates: {n: {count: {}}}\n"
 )
 TIMEOUT = CLOCKED + "windows: {tumbling: {size: 1h}, leftovers: report, trigger: {timeout: {after: 1m, trigger: %s}}}\n"
+LATE_SESSIONS = CLOCKED + "windows: {session: {gap: 1h}, leftovers: report, trigger: {after_watermark: {%s}}}\n"
 EVICTING = CLOCKED + "windows: {tumbling: {size: 1h}, evictor: {%s}}\n"
 DOCUMENTS = ATLAS % "{$project: {out: %s}}"
 
@@ -192,6 +193,9 @@ DOCUMENTS = ATLAS % "{$project: {out: %s}}"
         ("COMBINERS_VERSION", CLOCKED + "windows: {tumbling: {size: 1h}}\n", False),
         ("EVICTORS_VERSION", EVICTING % "delta: {column: amount, threshold: 10}", True),
         ("EVICTORS_VERSION", EVICTING % "count: {keep: 2}", False),
+        ("SESSION_ENDS_VERSION", LATE_SESSIONS % "late: {after_count: 3}", True),
+        ("SESSION_ENDS_VERSION", LATE_SESSIONS % "early: {after_count: 3}", False),
+        ("SESSION_ENDS_VERSION", CLOCKED + "windows: {session: {gap: 1h}}\n", False),
         ("CONTINUOUS_VERSION", CLOCKED + "windows: {global: {}, trigger: {continuous: {every: 5m}}}\n", True),
         (
             "CONTINUOUS_VERSION",

@@ -1,6 +1,7 @@
 """Every form of the grammar is read, written as JSON, compiled and hashed. Invalid forms are refused by their key."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -271,25 +272,38 @@ def test_an_invalid_file_is_refused_when_it_is_read(changes: dict[str, Any], mes
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "users"),
     [
-        {"windows": TUMBLING | {"time": "processing"}},
-        {"windows": TUMBLING | {"trigger": {"purging": {"processing_time": {}}}}},
-        {"windows": TUMBLING | {"trigger": {"any": [{"after_count": 1}, {"after_processing_time": "1m"}]}}},
-        {"windows": TUMBLING | {"trigger": {"continuous": {"every": "1m", "time": "processing"}}}},
-        {"windows": {"tumbling": {"size": "1h", "stagger": "natural"}}},
-        {"watermark": {"kind": "ingestion", "every": "1s"}},
-        {"watermark": {"kind": "ascending", "emit": {"every": "1s"}}},
-        {"watermark": {"kind": "ascending", "sources": {"column": "carrier", "idle_timeout": "1m"}}},
-        {"watermark": None, "windows": {"storm": {"length": "10s"}}},
+        ({"windows": TUMBLING | {"time": "processing"}}, "windows.time waits"),
+        ({"windows": TUMBLING | {"trigger": {"purging": {"processing_time": {}}}}}, "windows.trigger waits"),
+        (
+            {"windows": TUMBLING | {"trigger": {"any": [{"after_count": 1}, {"after_processing_time": "1m"}]}}},
+            "windows.trigger waits",
+        ),
+        (
+            {"windows": TUMBLING | {"trigger": {"continuous": {"every": "1m", "time": "processing"}}}},
+            "windows.trigger waits",
+        ),
+        ({"windows": {"tumbling": {"size": "1h", "stagger": "natural"}}}, "windows.tumbling.stagger waits"),
+        ({"watermark": {"kind": "ingestion", "every": "1s"}}, "watermark waits"),
+        ({"watermark": {"kind": "ascending", "emit": {"every": "1s"}}}, "watermark waits"),
+        (
+            {"watermark": {"kind": "ascending", "sources": {"column": "carrier", "idle_timeout": "1m"}}},
+            "watermark waits",
+        ),
+        ({"watermark": None, "windows": {"storm": {"length": "10s"}}}, "windows.storm waits"),
+        (
+            {"watermark": {"kind": "ingestion", "every": "1s"}, "windows": TUMBLING | {"time": "processing"}},
+            "watermark and windows.time wait for",
+        ),
     ],
-    ids=["windows", "trigger", "composite", "continuous", "stagger", "ingestion", "ticks", "idle", "storm"],
+    ids=["windows", "trigger", "composite", "continuous", "stagger", "ingestion", "ticks", "idle", "storm", "two"],
 )
-def test_a_pipeline_that_needs_the_clock_needs_an_arrival_time(changes: dict[str, Any]) -> None:
+def test_a_pipeline_that_needs_the_clock_needs_an_arrival_time(changes: dict[str, Any], users: str) -> None:
     log = pipeline_document(pipeline())["log"]
     assert isinstance(log, dict)
     assert pipeline(**changes).needs_clock
-    with pytest.raises(SpecError, match=r"log\.arrival_time is missing"):
+    with pytest.raises(SpecError, match=rf"log\.arrival_time is missing; {re.escape(users)}"):
         pipeline(**changes, log={key: part for key, part in log.items() if key != "arrival_time"})
 
 

@@ -131,3 +131,18 @@ def test_b7_in_beam_the_old_end_of_a_session_that_has_grown_still_calls_the_trig
     for at in (63, 65, 75):
         ours.record("key", (at,), at_ms=at)
     assert [row.at_ms for row in ours.operator.snapshot().timers if row.at_ms < 100] == [84]
+
+
+def test_b8_in_beam_a_session_that_grows_beyond_the_watermark_after_its_end_has_no_pane_at_its_new_end() -> None:
+    """A straggler joins a session that has fired at its end and an open one. The model has a pane at the new end."""
+    ours, theirs = both(assigner=Session(gap_ms=10), trigger=AfterWatermark(late=AfterCount(3)), allowed_lateness_ms=20)
+    theirs.record(1, 100)
+    ours.record("key", (1,), at_ms=100)
+    ours.watermark(112)
+    assert [pane.timing for pane in theirs.watermark(112)] == ["ON_TIME"]
+    for value, at in ((2, 115), (3, 107)):
+        ours.record("key", (value,), at_ms=at)
+        assert theirs.record(value, at) == []
+    ours.watermark(125)
+    assert theirs.watermark(125) == [], "the record at 115 is in no pane, although its session is complete"
+    assert [(pane.timing, pane.values) for pane in ours.panes()] == [("ON_TIME", ([1],)), ("ON_TIME", ([1, 2, 3],))]

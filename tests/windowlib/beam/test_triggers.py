@@ -105,7 +105,7 @@ SESSIONS = [
     (Repeatedly(AfterCount(4)), "1 21 2 11 12", "-1,21,2,11"),
     (AP(9), "c1 1 c4 21 c6 11 c9 c10 12 c40", "-1,21,11!"),
     (AfterEach(AfterCount(1), AfterCount(2), AfterCount(1)), "1 21 22 23 11", "-1 -21 -22,23 -11!"),
-    (AfterWatermark(late=AfterCount(3)), "1 w12 21 11 12 13 w90", "1 -21,11,12,13"),
+    (AfterWatermark(late=AfterCount(3)), "1 w12 21 11 12 13 w90", "1 21,11,12,13"),
 ]
 
 
@@ -215,7 +215,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"trigger": AfterWatermark(late=AfterCount(2)), "allowed_lateness_ms": 7}, "never fired"),
     ({"trigger": Repeatedly(AfterAll(AfterCount(2), AfterWatermark()))}, "never fired"),
     ({"trigger": EventTime(), "profile": BEAM}, "waits for a window's last instant"),
-    ({"trigger": Purging(ContinuousEventTime(5)), "profile": BEAM}, "use the triggers of windowlib.beam"),
+    ({"trigger": Purging(ContinuousEventTime(5)), "profile": BEAM}, "default or after_watermark, or semantics"),
     ({"trigger": Purging(EventTime()), "accumulation": "retracting"}, "a purging trigger empties"),
     ({"function": Apply(lambda _key, _window, values: values), "accumulation": "retracting"}, "returns one value"),
     ({"function": Whole(Reduce(function=max)), "accumulation": "discarding", "profile": BEAM}, "a reduce has no value"),
