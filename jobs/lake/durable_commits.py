@@ -16,6 +16,7 @@ from cachetools import LRUCache
 from jobs.durability import sync_files, unconfirmed, waits_for_disk
 from jobs.lake.damage import one_line, reading
 from jobs.lake.delta_tables import MAX_ATTEMPTS, commit_file, forget_table, open_delta, pause_s
+from jobs.plain_text import agreeing, first_of
 from jobs.storage import FileStamp, file_stamp, names_in
 from windowlib.errors import StoreError
 
@@ -172,7 +173,7 @@ def sync_commits(after: Mapping[str, int]) -> dict[str, int]:
     Raises StoreError: as for `durable_commits`.
     """
     newest, stamps, paths = dict[str, int](), dict[Path, FileStamp](), set[Path]()
-    with unconfirmed(f"table {', '.join(after)} has a new commit"):
+    with unconfirmed(f"table {first_of([*after], 1)} {agreeing(len(after), 'have')} a new commit"):
         for uri, root in [(uri, Path(uri).resolve()) for uri in after if waits_for_disk(uri)]:
             new = {path: version for version, path in log_files(str(root), after=after[uri])}
             if new:

@@ -11,7 +11,7 @@ from jobs.lake.append_order import CommitOrder, unordered_slices, with_append_pl
 from jobs.lake.commit_history import FEW_COMMITS, CommitHistory, newest_data_ms
 from jobs.lake.covered_files import CoveredFile
 from jobs.lake.damage import log_errors
-from jobs.lake.known_log import KnownLog, covered_files, refuse_other_history, refuse_replaced
+from jobs.lake.known_log import KnownLog, covered_files, refuse_replaced
 from jobs.lake.log_coordinates import SliceFiles, known_history, known_since, slice_commits
 from jobs.lake.log_cut import Cut
 from jobs.lake.log_files import LogFiles, place_of
@@ -237,8 +237,7 @@ def pin_log(
     """
     known = known or KnownLog()
     log = _opened_log(place, version, known)
-    log_files = log.log_files(stored=known.stored_in_log(log.table_id))
-    refuse_other_history(log, log_files, known)
+    log_files = known.log_files(log)
     back = slices if isinstance(slices, LookBack) else LookBack(slices=tuple(slices))
     slicing = slicing_of(log, log_files, Cut(uri=log.uri, by=by, slices=back.every))
     sliced = _sliced(slicing)

@@ -61,23 +61,24 @@ class KnownLog:
         texts = (seen.file_digests for seen in self.seen.get(slice_id, ()) if seen.table_id == table_id)
         return tuple(dict.fromkeys(text for text in texts if text))
 
-    def stored_in_log(self, table_id: str) -> StoredDigests:
-        """Return the digests of files of `_delta_log`."""
-        return StoredDigests.of(self.log_digests.get(table_id, ()))
+    def log_files(self, log: LogVersion) -> LogFiles:
+        """Return the files of the log's commits, checked.
 
-
-def refuse_other_history(log: LogVersion, files: LogFiles, known: KnownLog) -> None:
-    """Raise a LogError if the newest commit that a run or a look has read is another one: of another history."""
-    with log_errors(log.uri, "comparing its commits with those that runs have read"):
-        files.check_history()
-    if known.newest is None or known.newest.table_id != log.table_id:
-        return
-    version, digest = known.newest.version, commit_digest(files, known.newest.version)
-    if digest and digest != known.newest.digest:
-        raise LogError(
-            f"commit {version} of event log {log.uri} is not the one that an earlier look at the log has read. "
-            f"{OTHER_HISTORY}"
-        )
+        Raises LogError: one is not as it was written, cannot be read, or is not the commit that a run or a look has
+        read under its version.
+        """
+        files = log.log_files(stored=StoredDigests.of(self.log_digests.get(log.table_id, ())))
+        with log_errors(log.uri, "comparing its commits with those that runs have read"):
+            files.check_history()
+        newest = self.newest
+        if newest is None or newest.table_id != log.table_id:
+            return files
+        if commit_digest(files, newest.version) not in {"", newest.digest}:
+            raise LogError(
+                f"commit {newest.version} of event log {log.uri} is not the one that an earlier look at the log has "
+                f"read. {OTHER_HISTORY}"
+            )
+        return files
 
 
 def covered_files(log: LogVersion, files: Iterable[PinnedFile], *, known: KnownLog) -> tuple[CoveredFile, ...]:

@@ -8,6 +8,7 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlsplit
@@ -109,7 +110,8 @@ class LogFiles:
         """
         newest = (path for _, path in sorted(self.commits.items(), reverse=True) if path)
         read = next((path for path in newest if self.stored.of_path(self._name(path)) is not None), None)
-        self.check([] if read is None else [read])
+        with suppress(FileNotFoundError):  # the table no longer keeps this commit, and removed it after the listing
+            self.check([] if read is None else [read])
 
     def first_before(self, version: int) -> int:
         """Return the first of the commits up to a version that can be read without a gap; `version + 1` if none can."""

@@ -16,7 +16,6 @@ from typing import Final
 from cachetools import LRUCache, cached
 
 from jobs.folding import first_lines, fold, spans
-from jobs.lake.known_log import refuse_other_history
 from jobs.lake.log_cut import Cut
 from jobs.lake.log_look import LogSlices, log_slices, touched_since
 from jobs.lake.log_match import Match, match_input
@@ -135,8 +134,6 @@ def _looked(work: RequestContext, view: LedgerView, tip: LogTip, *, seen: Mappin
     base = view.look if view.look is not None and _is_of(view.look, tip) else None
     newly = frozenset() if base is None else _published_after(view, base.seq)
     newly |= {slice_id for slice_id, run_id in runs.items() if view.published.get(slice_id) != run_id}
-    if base is None and view.look is not None:
-        refuse_other_history(log_place(work.lake, work.pipeline).open(), tip.files, known_log(view, ()))
     touched = None if base is None else _touched(work, tip, base, view=view, published=runs)
     fresh = [view.runs[run_id] for slice_id, run_id in runs.items() if slice_id in newly]
     if base is None or touched is None or _is_restored(tip, base, runs=fresh):

@@ -82,7 +82,7 @@ def verify_log(lake: Lake, pipeline: Pipeline, view: LedgerView, *, span: Span) 
         log = _opened(lake, pipeline)
         if isinstance(log, str):
             return LogVerification(files=0, unknown=0, why_not=log, findings=())
-        log.log_files(stored=known.stored_in_log(log.table_id))
+        known.log_files(log)
         listed = files_of_slices(log, by=pipeline.log.slice, slices=slices)
         removed = log.removed(file.path for file in listed)
         files = [file for file in listed if file.path not in removed]

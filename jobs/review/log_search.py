@@ -156,7 +156,7 @@ def log_search(
     """
     known = known_log(view, tuple(view.slices.values()))
     log = log_place(lake, pipeline).open(version)
-    log.log_files(stored=known.stored_in_log(log.table_id))
+    known.log_files(log)
     slice_of = slice_finder(pipeline, view)
     digests = cache(lambda slice_id: StoredDigests.of(known.file_digests(log.table_id, slice_id)))
 

@@ -176,9 +176,6 @@ class CommitFiles:
     def system(self) -> "CommitFiles":
         return self
 
-    def check_history(self) -> None:
-        """Without effect: the log has no digests of its files."""
-
     def get_file_info(self, path: int) -> "FileInfo":
         commit = self._commit(path)
         return FileInfo(None if commit is None else commit.at_ms * 1_000_000)

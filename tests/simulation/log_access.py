@@ -59,18 +59,7 @@ class SimulatedPlace:
         files: Any = CommitFiles(log, log.version)
         return LogTip(version=log.version, commit=log.commit_digest(log.version), files=files)
 
-    def open(self) -> "OpenedLog":
-        return OpenedLog(self.world.log.table_id)
-
-
-class OpenedLog(NamedTuple):
-    """A version of the log without a schema."""
-
-    table_id: str
-    uri: str = "log"
-
-    @property
-    def columns(self) -> NoReturn:
+    def open(self) -> NoReturn:
         raise LogError("the simulated log has no files")
 
 
@@ -100,7 +89,10 @@ def patch_log(world: World, patch: pytest.MonkeyPatch, on_look: OnLook) -> None:
     def log_slices(_place: object, *, by: object, back: LookBack, known: KnownLog) -> LogSlices:
         del by
         world.running().stop_here("list the files of the log")
-        log = world.log
+        log, newest = world.log, known.newest
+        if newest is not None and newest.table_id == log.table_id:
+            digest = log.commit_digest(newest.version)
+            assert digest in {"", newest.digest}, "a look was stored with the commit of another table"
         accepted = known.accepted_of(log.table_id)
         lost = {slice_: version for version, slice_ in log.rewrites.items() if version not in accepted}
         return LogSlices(
@@ -111,7 +103,7 @@ def patch_log(world: World, patch: pytest.MonkeyPatch, on_look: OnLook) -> None:
             removed={slice_.slice_id: f"commit {lost[slice_]} (DELETE)" for slice_ in back.slices if slice_ in lost},
         )
 
-    def digest(_files: object, version: int) -> str:
+    def digest_of(_files: object, version: int) -> str:
         return world.log.commit_digest(version)
 
     def at_place(_lake: object, _pipeline: object) -> SimulatedPlace:
@@ -120,7 +112,7 @@ def patch_log(world: World, patch: pytest.MonkeyPatch, on_look: OnLook) -> None:
     for module in (changed_slices, published_spec, stored_spec):
         patch.setattr(module, "log_place", at_place)
     patch.setattr(changed_slices, "log_slices", log_slices)
-    patch.setattr(changed_slices, "commit_digest", digest)
+    patch.setattr(changed_slices, "commit_digest", digest_of)
     patch.setattr(changed_slices, "_looked", checked)
     patch.setattr(restatements, "load_file", lambda _path: world.pipeline(SPECS[0]))
     patch.setattr(restatements, "lake_of", lambda _root: LAKE)

@@ -340,7 +340,7 @@ def slices_with_records(
         near = (slice_ for slice_ in slices if slice_.start_ms <= window.end_ms and slice_.end_ms >= window.start_ms)
         return frozenset(slice_.slice_id for slice_ in near)
     log = log_place(lake, pipeline).open()
-    log.log_files(stored=known_log(view, slices).stored_in_log(log.table_id))
+    known_log(view, slices).log_files(log)
     return frozenset(
         times.slice.slice_id
         for times in event_times(pipeline, log, slices)

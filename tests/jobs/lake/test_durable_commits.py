@@ -14,11 +14,13 @@ from jobs.durability import SETTING
 from jobs.lake import durable_commits
 from jobs.lake.durable_commits import LAST_CHECKPOINT, added_paths, log_files, newest_in_log, renew_properties
 from jobs.lake.plain_table import Replacement, create_plain, open_plain, replace_slices, write_rows
+from jobs.lake.store import ensure_table
 from jobs.ledger.events import EventKind, LedgerEvent
 from jobs.ledger.ledger import Ledger
 from tests.support.write_faults import Call
 from tests.support.write_sweeps import undurable
 from windowlib.errors import StoreError
+from windowlib.records import tables
 
 LONG_AGO_S = 1_600_000_000
 
@@ -178,6 +180,14 @@ def test_a_commit_that_the_disk_does_not_confirm_is_an_error_that_names_the_file
     told = rf"table {uri} has a new commit.*not confirmed.*{os.strerror(code)}.*'{uri}.*run the same command again"
     with pytest.raises(StoreError, match=told):
         write(uri)
+
+    def make_tables() -> None:
+        with durable_commits.commits_awaited_together():
+            for name in "ab":
+                ensure_table(str(tmp_path / name), tables.watermarks())
+
+    with pytest.raises(StoreError, match=rf"table {tmp_path}/a and 1 more have a new commit.*'{tmp_path}"):
+        make_tables()  # defect: it named all eleven tables of a chunk
 
 
 def test_a_head_that_the_disk_does_not_confirm_is_a_warning(

@@ -13,6 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 from jobs.lake import log_coordinates
 from jobs.lake.commit_history import read_history
 from jobs.lake.lake import Lake
+from jobs.lake.log_files import LogFiles
 from jobs.ledger.looks import verified_event
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.requests import run_request
@@ -95,6 +96,23 @@ def test_optimize_of_files_without_statistics_makes_no_slice_stale(tmp_path: Pat
 
 def test_log_retention_alone_makes_no_slice_stale(work: RequestContext) -> None:
     forget_commits(work)
+    assert reasons(work) == ["current"] * 3
+
+
+def test_log_retention_during_a_plan_makes_no_slice_stale(
+    work: RequestContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Defect: the commit that the run has read was listed, and gone when it was compared: a damaged log."""
+    log, check = Path(work.lake.event_log(work.pipeline)), LogFiles.check_history
+    append_day(Path(work.lake.root), "2024-01-09", {"a": 1})
+    log_of(work).create_checkpoint()
+
+    def forget_first(files: LogFiles) -> None:
+        for commit in commits_of(log)[:-1]:
+            commit.unlink()
+        check(files)
+
+    monkeypatch.setattr(LogFiles, "check_history", forget_first)
     assert reasons(work) == ["current"] * 3
 
 
