@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from jobs.lake.damage import log_errors
 from jobs.lake.log_files import place_of
-from jobs.lake.log_version import DataFile, DeletedRows
+from jobs.lake.log_version import DataFile, DeletedRows, LogVersion
 from jobs.lake.parquet_files import open_parquet
 from jobs.lake.pinned_files import PinnedFile, SlicePart
 from jobs.lake.slice_instants import Span, TimeKind, slice_instants, statistics_span
@@ -47,9 +47,11 @@ class ColumnSlicing(Slicing):
     """Slices by a column of times that is no partition column. A group is a slice, or OUTSIDE.
 
     `_spans` has the span of each file whose groups were told, so that its `add` and its `remove` have equal groups.
+    `_former` has the version at which the spans of removed files were looked for, if a `remove` did not tell them.
     """
 
     _spans: dict[str, Span] = field(default_factory=dict)
+    _former: list[int] = field(default_factory=list)
 
     @property
     def column(self) -> str:
@@ -100,11 +102,7 @@ class ColumnSlicing(Slicing):
         """Return the times of the files whose statistics tell them: all in one slice of the range, or outside of it."""
         known: dict[str, _FileTimes] = {}
         files = {file.path: file for file in self.log.files()}
-        bounds = self.log.bounds(self.column)
-        lows, highs = (self._instants(bounds[name].combine_chunks()).to_pylist() for name in ("low", "high"))
-        for path, low, high, nulls in zip(
-            bounds["path"].to_pylist(), lows, highs, bounds["nulls"].to_pylist(), strict=True
-        ):
+        for path, low, high, nulls in self._bounds(self.log):
             span, count = Span.of(low, high), files[path].records
             slices = overlapped(self.cut, span)
             if nulls and files[path].deleted is not None:
@@ -197,11 +195,31 @@ class ColumnSlicing(Slicing):
 
     @override
     def span(self, path: str, action: Mapping[str, Any], *, version: int) -> Span:
-        """Return the span of the times of a file. A `remove` may have no statistics, so the `add` told it."""
+        """Return the span of the times of a file. A `remove` may have no statistics, so the `add` told it.
+
+        If the `add` was not read, because it is older than the commits to read, the version before the removal tells.
+        """
         if path not in self._spans:
             name = self.log.physical[self.column]
-            self._spans[path] = statistics_span(action.get("stats"), name, self.cut.by.zone) or EVER
+            span = statistics_span(action.get("stats"), name, self.cut.by.zone)
+            if span is None and "modificationTime" not in action and not self._former:  # only an `add` has it
+                self._former.append(version - 1)
+                self._spans.update(self._spans_at(version - 1) | self._spans)
+            self._spans.setdefault(path, span or EVER)
         return self._spans[path]
+
+    def _spans_at(self, version: int) -> dict[str, Span]:
+        """Return file -> the span of its times, for the files of an earlier version; none if it cannot be opened."""
+        former = self.log.former(version)
+        if former is None:
+            return {}
+        return {path: Span.of(low, high) for path, low, high, _ in self._bounds(former)}
+
+    def _bounds(self, log: LogVersion) -> Iterator[tuple[str, int, int, int]]:
+        """Yield path, least and greatest instant and number of nulls of the files of a version with statistics."""
+        bounds = log.bounds(self.column)
+        lows, highs = (self._instants(bounds[name].combine_chunks()).to_pylist() for name in ("low", "high"))
+        return zip(bounds["path"].to_pylist(), lows, highs, bounds["nulls"].to_pylist(), strict=True)
 
 
 def _is_flat(file: "pq.ParquetFile") -> bool:

@@ -6,6 +6,7 @@ This module reads Delta's metadata and file listings, never a record. All column
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import itemgetter
@@ -147,6 +148,12 @@ class LogTable(LogVersion):
             return no_bounds()
         bounds = [actions[name] for name in ("path", *names.values())]
         return pa.Table.from_arrays(bounds, names=["path", *names]).drop_null()
+
+    @override
+    def former(self, version: int) -> LogVersion | None:
+        with suppress(LogError):
+            return describe_log(self.uri, version)
+        return None
 
     @override
     def removal(self, columns: Sequence[str]) -> str:

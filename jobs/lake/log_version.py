@@ -181,6 +181,10 @@ class LogVersion(ABC):
         """
         return no_bounds()
 
+    def former(self, version: int) -> "LogVersion | None":  # noqa: ARG002 - other logs tell all of a removed file
+        """Return an earlier version of the table; None if it cannot be opened any more, or is never needed."""
+        return None
+
     def is_whole(self, slice_: Slice) -> bool:  # noqa: ARG002 - most logs cannot tell it
         """Return whether the log can have all records of a slice: a table of another pipeline may have a part of it."""
         return True

@@ -173,7 +173,8 @@ def end_lease(event: LedgerEvent, projection: RequestProjection) -> None:
 def start_attempt(event: LedgerEvent, projection: RequestProjection) -> None:
     """Add an attempt. The failure of the attempt before does not count any more."""
     slice_ids = tuple(event.details.get("slices", ()))
-    projection.attempts.append(Attempt(attempt_id=text_of(event, "attempt_id"), slice_ids=slice_ids, at_ms=event.at_ms))
+    attempt_id = text_of(event, "attempt_id")
+    projection.attempts.append(Attempt(attempt_id=attempt_id, slice_ids=slice_ids, at_ms=event.at_ms, seq=event.seq))
     projection.change(failure=None, is_complete=False)
 
 

@@ -140,11 +140,15 @@ class StagedRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """A started execution. If no holder works on its request and the ledger has no run of it, its rows are garbage."""
+    """A started execution. If no holder works on its request and the ledger has no run of it, its rows are garbage.
+
+    It has read the log after its begin at version `seq` of the ledger.
+    """
 
     attempt_id: str
     slice_ids: tuple[str, ...]
     at_ms: int
+    seq: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

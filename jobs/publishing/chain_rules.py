@@ -243,7 +243,11 @@ def outdated(work: RequestContext, view: LedgerView, request: Request) -> Obstac
 
 
 def is_older(view: LedgerView, slice_id: str, run_id: str) -> bool:
-    """Return whether the published run of a slice has read other and newer records than a run."""
+    """Return whether the published run of a slice has read other and newer records than a run.
+
+    Versions of two tables have no order, and those of a listed log have none. The order in the ledger counts then: that
+    of the begin of the attempt, or of a later sighting, and of the end of the published run.
+    """
     published, run = view.published_chain_run(slice_id), view.run(run_id)
     if published is None or published.result.run_id == run_id:
         return False
@@ -252,10 +256,16 @@ def is_older(view: LedgerView, slice_id: str, run_id: str) -> bool:
         return False
     equal = [seen for seen in run.sightings if seen.is_equal]
     versions = [seen.log.version for seen in equal if seen.log.table_id == now.log.table_id]
-    is_newer = bool(versions) and max(versions) < now.log.version
-    if now.log.is_listed:  # its versions have no order, and that of the ledger counts
-        is_newer = max((seen.seq for seen in equal), default=0) < published.seq
+    is_newer = max(versions, default=now.log.version) < now.log.version
+    if now.log.is_listed or not versions:
+        is_newer = max((seen.seq for seen in equal if seen.seq > run.seq), default=_begun(view, run)) < published.seq
     return is_newer and match_input(run.sightings, now.log) in {Match.CHANGED, Match.DIFFERENT}
+
+
+def _begun(view: LedgerView, run: StagedRun) -> int:
+    """Return the version of the ledger at which the attempt of a run began."""
+    attempts = view.requests[run.request_id].attempts
+    return next((each.seq for each in attempts if each.attempt_id == run.result.attempt_id), run.seq)
 
 
 def _gap_before(

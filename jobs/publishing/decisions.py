@@ -195,7 +195,7 @@ def checked_reason(reason: str, what: str) -> str:
 def _how_to_stop(lease: Lease) -> str:
     """Return how a person stops the holder of a lease."""
     if lease.dag_run is not None or lease.holder is None:
-        return "mark its DAG run as failed in Airflow; the request is free at once."
+        return "mark the DAG run as failed in Airflow; the request is free at once."
     return f"press Ctrl-C there, or run `kill -INT {lease.holder.pid}` on {lease.holder.host}."
 
 

@@ -15,7 +15,7 @@ from jobs.review.pages.slice_page import CheckLine, check_lines
 from jobs.review.pages.state import HeldSlice, OpenRequest, held_of, open_request
 from jobs.review.report.checks import counted_facts, unseen_facts
 from jobs.review.report.model import Status, status_of
-from jobs.runs import Counts, Slice
+from jobs.runs import Slice
 from windowlib.errors import HindcastError
 
 if TYPE_CHECKING:
@@ -36,8 +36,7 @@ class RequestLine:
 
     slice_id: str
     status: Status
-    run_id: str | None
-    counts: Counts | None
+    run: StagedRun | None
     effect: str
     facts: Sequence[str] = ()
 
@@ -53,8 +52,6 @@ class RequestPage:
     request: Request
     now: OpenRequest
     state: str
-    opened: str
-    spec: str
     held: tuple[HeldSlice, ...]
     checks: tuple[tuple[HeldSlice, tuple[CheckLine, ...]], ...]
     lines: tuple[RequestLine, ...]
@@ -86,8 +83,6 @@ def request_page(work: RequestContext, view: LedgerView, request: Request, *, pl
         request=request,
         now=now,
         state=_state(request, now),
-        opened=instant(request.opened_at_ms),
-        spec=request.spec_fingerprint[:12],
         held=held,
         checks=tuple(
             (slice_, tuple(line for line in check_lines(view, view.run(slice_.run_id)) if not line.is_passed))
@@ -117,13 +112,12 @@ def _line(slice_: Slice, view: LedgerView, request: Request, *, why: str | None)
     run = view.runs.get(request.runs.get(slice_.slice_id, ""))
     if run is None:
         effect = why or ("not replayed yet" if request.is_open else "the request ended before it was replayed")
-        return RequestLine(slice_id=slice_.slice_id, status=Status.MISSING, run_id=None, counts=None, effect=effect)
+        return RequestLine(slice_id=slice_.slice_id, status=Status.MISSING, run=None, effect=effect)
     status = status_of(run, seen=view.published.get(slice_.slice_id))
     return RequestLine(
         slice_id=slice_.slice_id,
         status=status,
-        run_id=run.result.run_id,
-        counts=run.result.counts,
+        run=run,
         effect=_effect(view, run),
         facts=unseen_facts(run) if status is Status.STAGED else (),
     )
@@ -133,8 +127,7 @@ def _kept_line(run: StagedRun) -> RequestLine:
     return RequestLine(
         slice_id=run.result.slice.slice_id,
         status=status_of(run, seen=run.result.run_id),
-        run_id=run.result.run_id,
-        counts=run.result.counts,
+        run=run,
         effect="readers see this run; the request does not replay it, because its input and its state are the same",
     )
 

@@ -242,6 +242,28 @@ def test_a_delete_is_refused_in_the_slices_of_its_files_and_a_restore_mends_them
     assert sum(_rows(_pin(log, HOURLY, slices), HOURLY, "timestamp").values()) == 12
 
 
+@pytest.mark.parametrize("is_expired", [False, True])
+def test_a_delete_of_old_files_whose_commits_are_not_read_again_refuses_no_other_slice(
+    tmp_path: Path, *, is_expired: bool
+) -> None:
+    """Defect: a `remove` of delta-rs has no statistics, so a nightly DELETE of the oldest day stopped all later."""
+    log, slices = tmp_path / "log", _slices(HOURLY, FIRST, 6)
+    for number in range(4):
+        _append(log, "timestamp", [FIRST + timedelta(hours=number, minutes=n) for n in (1, 59)])
+    known = _pin(log, HOURLY, slices[:4]).known()
+    if is_expired:
+        DeltaTable(str(log)).create_checkpoint()
+        for version in range(3):
+            Path(log, "_delta_log", f"{version:020}.json").unlink()
+    for number in range(2):
+        DeltaTable(str(log)).delete(f"at < '2026-10-24T0{number + 1}:00:00Z'")
+        _append(log, "timestamp", [FIRST + timedelta(hours=number + 4)])
+    pinned = pin_log(DeltaPlace(uri=str(log)), by=HOURLY, slices=slices[2:], known=known, few_commits=100)
+    assert pinned.records == 6
+    with pytest.raises(LogError, match=r"commit 6 \(DELETE\) removed or changed records of slice 2026-10-24T01"):
+        pin_log(DeltaPlace(uri=str(log)), by=HOURLY, slices=slices[1:], known=known, few_commits=100)
+
+
 def test_an_append_that_a_restore_took_back_is_refused_in_its_slice(tmp_path: Path) -> None:
     """The restored version has the files of before the DELETE, and not the records that were appended since."""
     log, slices = tmp_path / "log", _slices(HOURLY, FIRST, 3)

@@ -96,7 +96,7 @@ def _has_cause(world: World, slice_id: str, view: LedgerView, now: Standing) -> 
     is_waited_for = now.waiting is not None and now.waiting.slice.slice_id == slice_id
     is_unplanned = world.planned_ms < end_ms or not world.is_plan_sound
     replays = [run for run in world.airflow.runs if run.dag_id == "replay_sales"]
-    told, is_published, _ = replays[-1].verdict.partition(" published together")
+    told, is_published, _ = (replays[-1].verdict if replays else "").partition(" published together")
     went_on = bool(is_published) and any(day in told for day in list(view.published)[-1:])
     ended = {run.state for run in replays}
     is_cancelled = world.cancelled_ms >= world.planned_ms

@@ -41,6 +41,11 @@ def _answer(world: World, view: LedgerView, request: Request) -> None:
             return  # the schedule starts it
         world.by_hand("backfill_sales", restatement_conf(world.work(), request, publish=True))
     elif held := _held(view, request):
+        if request.kind is RequestKind.SCHEDULED and not request.is_complete:
+            world.drawn["stopped request run again"] += 1
+            world.by_hand("backfill_sales", restatement_conf(world.work(), request, publish=True))
+            world.airflow.play()
+            view = world.view()
         _judge(world, view, request, held)
     elif request.kind is RequestKind.RANGE and _is_overtaken(view, request):
         world.drawn["asked again"] += 1

@@ -32,7 +32,7 @@ class World:
 
     `truth` is the time of the producer. Airflow's clock may differ from it. `armed` is a task before which the file is
     edited, and the kind of the edit. `planned_ms` is the true time of the newest decision of `replay_sales`,
-    `cancelled_ms` that at which a person has cancelled a request, and
+    `cancelled_ms` that at which a person has cancelled a request or the operator has done something, and
     `is_plan_sound` whether Airflow's clock was right then. `asked_specs` maps DAG runs to the specs that the file had
     when they were planned, `asked_ready` to `log.ready` and the time of Airflow's clock then, `limits` attempts to the
     limit of the suite. `made_ms` maps a DAG to the newest time of its cron that has a DAG run. `rules` are the values
@@ -64,6 +64,7 @@ class World:
     made_ms: dict[str, int] = field(default_factory=dict)
     limits: dict[str, int] = field(default_factory=dict)
     rate: float = 1.0
+    backup: tuple[list[Run], int] | None = None
 
     def happens(self, likelihood: float) -> bool:
         """Draw whether something happens."""

@@ -24,6 +24,7 @@ from tests.jobs.dag_factory.year import checks, person
 from tests.jobs.dag_factory.year.calendar import Calendar
 from tests.jobs.dag_factory.year.edited_file import AGGREGATES, Content, EditedFile
 from tests.jobs.dag_factory.year.messages import Mornings
+from tests.jobs.dag_factory.year.operator import operate
 from tests.jobs.dag_factory.year.producer import QUIET_DAYS, Producer, totals
 from tests.jobs.dag_factory.year.retention import Kept
 from tests.jobs.dag_factory.year.world import World
@@ -77,6 +78,7 @@ class Year:
         world = self.world
         world.jump()
         world.edit()
+        operate(world)
         world.producer.append_due(number, hour)
         if not world.is_quiet:
             world.producer.erase(number, hour)
