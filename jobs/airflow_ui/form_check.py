@@ -94,7 +94,7 @@ async def _checked(request: Request, started: re.Match[str], body: bytes) -> byt
     pipeline = Site.of_environment().pipeline(name)
     try:
         given = None if pipeline is None or len(body) > MAX_BODY else json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return body
     if pipeline is None or not isinstance(given, dict):
         return body

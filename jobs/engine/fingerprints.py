@@ -78,8 +78,8 @@ RETRACTIONS_VERSION = 2
 # were stored by the places of their columns.
 RECORDS_VERSION = 2
 
-# The same for sessions with `after_watermark` and `late`. 1: a session that a late record had made longer than the
-# watermark stayed late, and did not fire at its new end.
+# The same for sessions with `after_watermark` and `late`, or with a user's trigger, which may be one of these. 1: a
+# session that a late record had made longer than the watermark stayed late, and did not fire at its new end.
 SESSION_ENDS_VERSION = 2
 
 RUN_ID_DIGITS = 32
@@ -197,7 +197,8 @@ def _has_endless_intervals(windows: WindowsGrammar) -> bool:
 def _has_late_sessions(windows: WindowsGrammar) -> bool:
     """Return whether SESSION_ENDS_VERSION counts for windows."""
     parts = windows.trigger.whole() if windows.trigger and (windows.session or windows.dynamic_session) else ()
-    return any(part.after_watermark is not None and part.after_watermark.late is not None for part in parts)
+    ends = [part.after_watermark for part in parts]
+    return any(part.function for part in parts) or any(end is not None and end.late is not None for end in ends)
 
 
 def _has_timeout_rules(trigger: TriggerGrammar | None) -> bool:

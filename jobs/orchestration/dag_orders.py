@@ -44,6 +44,8 @@ class Order(BaseModel):
         given_up: sentences on slices that are published although they have not arrived (`then: publish_empty`).
         waits: a sentence on the slice that is not complete yet; empty if there is none.
         follow_up: the id of the DAG run that waits for this slice; None if there is none.
+        stops_on_fail: whether the replay ends at a chunk with a failed check, as that of the schedule. A person who
+            continues a request of the schedule wants the slices after it.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
@@ -66,6 +68,7 @@ class Order(BaseModel):
     given_up: list[str] = []
     waits: str = ""
     follow_up: str | None = None
+    stops_on_fail: bool = False
 
     @property
     def opened(self) -> Opened:
@@ -81,7 +84,15 @@ class Order(BaseModel):
 
 
 def order_of(
-    decision: "Replay", *, pipeline: str, lake: str, who: str, publish: bool, follow_up: str | None, now_ms: int
+    decision: "Replay",
+    *,
+    pipeline: str,
+    lake: str,
+    who: str,
+    publish: bool,
+    follow_up: str | None,
+    stops_on_fail: bool,
+    now_ms: int,
 ) -> Order:
     """Return the order of a decision to replay."""
     return Order(
@@ -102,6 +113,7 @@ def order_of(
         given_up=list(decision.given_up),
         waits="" if decision.waiting is None else decision.waiting.line(now_ms),
         follow_up=follow_up,
+        stops_on_fail=stops_on_fail,
     )
 
 

@@ -110,6 +110,7 @@ def plan(
                 who=run.who,
                 publish=bool(run.params.get("publish", True)),
                 follow_up=_follow_up(decision.waiting, run),
+                stops_on_fail=kind == "replay" and run.run_type != "backfill",
                 now_ms=now_ms(),
             )
         case _:
@@ -161,7 +162,11 @@ def replay(order: Order, *, on_progress: Callable[[Progress], None] | None = Non
             opened=order.opened,
             slices=order.slices,
             replayer=replayer,
-            staging=Staging(chunk=MAX_SLICES_PER_CHUNK, on_progress=on_progress or (lambda _progress: None)),
+            staging=Staging(
+                chunk=MAX_SLICES_PER_CHUNK,
+                stops_on_fail=order.stops_on_fail,
+                on_progress=on_progress or (lambda _progress: None),
+            ),
         )
     return outcome.runs
 

@@ -68,11 +68,13 @@ class Staging:
     """Options of staging.
 
     At most `chunk` slices are ordered together (None: no limit), with at most `chunk_records`; a slice with more is
-    ordered alone. `on_progress` is called before and after each chunk.
+    ordered alone. `stops_on_fail`: a failed check ends the staging, also one of an earlier try. `on_progress` is called
+    before and after each chunk.
     """
 
     chunk: int | None = None
     chunk_records: int = RECORDS_PER_CHUNK
+    stops_on_fail: bool = False
     on_progress: Callable[[Progress], None] = field(default=lambda _progress: None)
 
 
@@ -178,7 +180,7 @@ def stage(
         checks=work.checks,
         is_candidate=request.is_candidate,
     )
-    is_scheduled, replayed = request.kind is RequestKind.SCHEDULED, set[str]()
+    replayed: set[str] = set()
     log_state, current = (None, None) if planned is None else planned
     first, growing = current, 1
     while True:
@@ -197,7 +199,7 @@ def stage(
         first = first or current
         _adopt(work, request_id, current)
         chunk = next_chunk(current, staging, growing=growing, skip=frozenset(replayed))
-        if not chunk or (is_scheduled and _has_failed(current, replayed)):
+        if not chunk or (staging.stops_on_fail and _has_failed(current)):
             if not chunk:
                 _complete(work, request_id, first)
             return _outcome(work, request_id, slices, replayed=len(replayed))
@@ -251,15 +253,9 @@ def _likely_records(step: Step) -> int:
     return step.records or step.bytes // BYTES_PER_RECORD
 
 
-def _has_failed(current: Plan, slice_ids: Collection[str]) -> bool:
-    """Return whether a failed check stops the publication of one of some slices, which were just replayed.
-
-    The schedule ends its replay there. A person who runs its request again wants the slices after it.
-    """
+def _has_failed(current: Plan) -> bool:
     return any(
-        step.reason is Reason.CURRENT and step.run is not None and not step.run.is_publishable
-        for step in current.range
-        if step.slice.slice_id in slice_ids
+        step.reason is Reason.CURRENT and step.run is not None and not step.run.is_publishable for step in current.range
     )
 
 

@@ -240,7 +240,7 @@ class SimulatedAirflow:
             opened=order.opened,
             slices=order.slices,
             replayer=self.replayer,
-            staging=Staging(chunk=1),
+            staging=Staging(chunk=1, stops_on_fail=order.stops_on_fail),
         )
         return None
 

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 from importlib.metadata import version
 from pathlib import Path
 
@@ -38,6 +39,7 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("HINDCAST_LAKE", "HINDCAST_PIPELINES"):
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "pipelines").mkdir()
+    shutil.copy(ROOT / "pipelines" / "flights.yaml", tmp_path / "pipelines")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -69,7 +71,7 @@ def test_elsewhere_or_beside_an_own_lake_they_do_not(
     assert _chosen(capsys) == (0, "")
     assert homes.chosen_home().root == clone / ".hindcast" / "airflow"
     monkeypatch.delenv("HINDCAST_LAKE")
-    (clone / "sub" / "pipelines").mkdir(parents=True)
+    shutil.copytree(clone / "pipelines", clone / "sub" / "pipelines")
     monkeypatch.chdir(clone / "sub")
     status, told = _chosen(capsys)
     assert status != 0

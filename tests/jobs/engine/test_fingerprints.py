@@ -195,6 +195,11 @@ DOCUMENTS = ATLAS % "{$project: {out: %s}}"
         ("EVICTORS_VERSION", EVICTING % "count: {keep: 2}", False),
         ("SESSION_ENDS_VERSION", LATE_SESSIONS % "late: {after_count: 3}", True),
         ("SESSION_ENDS_VERSION", LATE_SESSIONS % "early: {after_count: 3}", False),
+        (
+            "SESSION_ENDS_VERSION",
+            LATE_SESSIONS.replace("after_watermark", "function") % 'name: "m:f", version: "1"',
+            True,
+        ),
         ("SESSION_ENDS_VERSION", CLOCKED + "windows: {session: {gap: 1h}}\n", False),
         ("CONTINUOUS_VERSION", CLOCKED + "windows: {global: {}, trigger: {continuous: {every: 5m}}}\n", True),
         (

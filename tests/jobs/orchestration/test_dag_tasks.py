@@ -89,6 +89,7 @@ def test_a_backfill_by_hand_is_published_as_a_whole(dag: Dag) -> None:
     order = dag.backfill("2024-01-01", "2024-01-04")
     assert order.slices == DAYS[:3]
     assert order.who == "ann (Airflow)"
+    assert not order.stops_on_fail
     dag.replay(order)
     assert dag_tasks.gate(order).why == "3 slices passed"
     assert dag.seen == []
@@ -112,6 +113,7 @@ def test_the_schedule_begins_no_new_ledger_where_its_lake_is_not_mounted(dag: Da
         )
     order = dag.plan("replay", airflow=airflow)
     assert isinstance(order, Order)
+    assert order.stops_on_fail
     dag.replay(order)
     assert dag_tasks.publish(order).is_published, "a person has started it"
     assert isinstance(dag.plan("replay", airflow=airflow, run_type="scheduled", interval_end=end), Skip)

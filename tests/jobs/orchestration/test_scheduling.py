@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from jobs.lake.lake import Lake
+from jobs.ledger.view import RequestKind
 from jobs.orchestration import gating, scheduling
 from jobs.orchestration.gating import Gate
 from jobs.orchestration.interval_backfill import AskAirflow, plan_backfill_interval
@@ -277,18 +278,24 @@ def test_a_daily_run_stops_at_the_first_failed_chunk(airflow: Airflow) -> None:
     append_day(Path(airflow.lake.root), "2024-01-02", {"c": 5_000})
     decision = airflow.decide("2024-01-07")
     assert isinstance(decision, Replay)
-    spark_task(airflow.work(day_ms("2024-01-08")), decision, airflow.replayer, staging=Staging(chunk=2))
-    assert airflow.replayer.replayed == [DAYS[:2]]
+    staging = Staging(chunk=2, stops_on_fail=True)
+    for _ in ("the task", "a retry of it"):
+        spark_task(airflow.work(day_ms("2024-01-08")), decision, airflow.replayer, staging=staging)
+        assert airflow.replayer.replayed == [DAYS[:2]]
     work, request_id = airflow.work(day_ms("2024-01-08")), decision.opened.request_id
     gating.gate(work, opened=decision.opened)
     view = work.ledger.view()
     told = f"left to replay; `hindcast run sales --request {request_id}` continues there"
     assert refusal_after(work, view, view.requests[request_id], waived=["2024-01-02"]).endswith(told)
-    spark_task(work, decision, airflow.replayer, staging=Staging(chunk=2))
+    append_day(Path(airflow.lake.root), "2024-01-04", {"c": 5_000})
+    asked = Asked(
+        from_ms=day_ms("2024-01-01"), to_ms=day_ms("2024-01-07"), who="ann", reason="schedule",
+        kind=RequestKind.SCHEDULED, request_id=request_id,
+    )  # fmt: skip
+    run_request(work, asked, airflow.replayer, staging=Staging(chunk=2))
     assert airflow.replayer.replayed == [DAYS[:2], DAYS[2:4], DAYS[4:6]], "what a person does as told"
-    gating.gate(work, opened=decision.opened)
     view = work.ledger.view()
-    assert not refusal_after(work, view, view.requests[request_id], waived=["2024-01-02"])
+    assert not refusal_after(work, view, view.requests[request_id], waived=["2024-01-02", "2024-01-04"])
 
 
 def test_airflows_backfill_without_a_predecessor_is_refused(airflow: Airflow) -> None:
