@@ -304,7 +304,7 @@ class WindowsGrammar(Choice):
             "tumbling.stagger": self.tumbling is not None and self.tumbling.stagger.by == "natural",
             "trigger": self.trigger is not None and self.trigger.needs_clock,
             "storm": self.storm is not None,
-            "atlas": self.atlas is not None and self.atlas.needs_clock,
+            "atlas (processing time, an idle time-out or $$NOW)": self.atlas is not None and self.atlas.needs_clock,
         }
         return [f"windows.{name}" for name, needs_clock in users.items() if needs_clock]
 
