@@ -23,7 +23,7 @@ from jobs.planning.chains import newly_shown
 from jobs.planning.lease_keeping import release
 from jobs.planning.published_spec import FORMER_SPEC, LOST, on_published_spec, why_lost
 from jobs.planning.request_context import IfOpen, RequestContext, open_request_context
-from jobs.planning.restating import request_to_continue
+from jobs.planning.restating import request_to_continue, restating
 from jobs.planning.steps import Ask
 from jobs.publishing.cleaning import clean_lake
 from jobs.publishing.decisions import cancel
@@ -437,6 +437,22 @@ def test_a_run_of_a_former_table_is_not_published_over_one_of_the_newer_table(
     monkeypatch.setattr(day_chains, "replayed", overtaken)
     assert "readers see newer records" in why(run(place.work(lateness=GRACE), 0, 2))
     assert max(totals(place.work())) == 500
+
+
+@pytest.mark.slow
+def test_a_repair_stays_if_its_log_is_created_again_with_the_same_records(place: Place) -> None:
+    """Defect: the slice counted as changed for ever. A repair wanted a replay first, which found all current."""
+    records = [Put(0, 1), Put(0, 5), Put(0, 3), Put(1, 25), Put(1, 40)]
+    place.put(*records)
+    run(place.work(), 0, 2)
+    repair(place.work())
+    shutil.rmtree(place.root / "log")
+    place.count = 0
+    place.put(*records)
+    assert run(place.work(), 0, 2, publish=False).replayed == 2
+    work = place.work()
+    assert late(work) == [0, 0]
+    assert restating(work, work.ledger.view()).changed == ()
 
 
 @pytest.mark.slow
