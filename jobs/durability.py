@@ -45,10 +45,12 @@ def sync_files(paths: Iterable[Path]) -> None:
     files, directories = list[Path](), list[Path]()
     for path in paths:
         (directories if path.is_dir() else files).append(path)
-    with ThreadPoolExecutor(_THREADS) as pool:
-        [*(map if len(files) == 1 else pool.map)(_sync, files)]
-    for directory in directories:  # the wait for the first one writes the names in all of them
-        _sync(directory)
+    if len(files) > 1:
+        with ThreadPoolExecutor(_THREADS) as pool:
+            list(pool.map(_sync, files))  # raises the error of a thread
+        files = []
+    for path in [*files, *directories]:  # the wait for the first directory writes the names in all of them
+        _sync(path)
 
 
 def _sync(path: Path) -> None:

@@ -86,8 +86,12 @@ def open_proposal(
     work: RequestContext, view: LedgerView, kind: RequestKind = RequestKind.RESTATEMENT
 ) -> Request | None:
     """Return the restatement, or the late repair, that waits to be started; None if there is none."""
-    requests = view.open_requests(kind)
-    return next((request for request in reversed(requests) if request.is_proposed and not is_live(work, request)), None)
+    return next((request for request in reversed(view.open_requests(kind)) if is_free(work, request)), None)
+
+
+def is_free(work: RequestContext, request: Request) -> bool:
+    """Return whether an open request is a proposal that nobody has begun, or that was left before its first run."""
+    return request.is_proposed and not is_live(work, request)
 
 
 def assess(
@@ -335,10 +339,8 @@ def _undecided(
     work: RequestContext, changed: Sequence[ChangedSlice], declined: Mapping[str, str]
 ) -> list[tuple[str, str]]:
     """Return the slices whose records only a person replays, ascending, and why."""
-    whys = (
-        (change.slice.slice_id, declined.get(change.slice.slice_id) or _other_log(work, change)) for change in changed
-    )
-    return [(name, why) for name, why in whys if why]
+    names = ((change.slice.slice_id, change) for change in changed)
+    return [(name, why) for name, change in names if (why := declined.get(name) or _other_log(work, change))]
 
 
 def _commits_in_words(commits: Sequence[str]) -> str:
@@ -383,8 +385,7 @@ def _begun(work: RequestContext, view: LedgerView) -> list[Request]:
     return [
         request
         for request in reversed(view.awaited_requests())
-        if not (request.is_proposed and not is_live(work, request))
-        and not is_of_former_spec(view, request)
+        if not (is_free(work, request) or is_of_former_spec(view, request))
         and (not is_overtaken(work, view, request) or waits_for(work, view, request) is not None)
     ]
 

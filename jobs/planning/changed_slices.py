@@ -34,7 +34,7 @@ from jobs.plain_text import counted
 from jobs.planning.request_context import RequestContext, not_in_upstream
 from jobs.reading.log_places import log_place
 from jobs.reading.stored_tables import spec_of
-from jobs.runs import LogCoordinates, Sighting, Slice, told_records
+from jobs.runs import LogCoordinates, Slice, told_records
 from windowlib.errors import LogError
 
 WRITE_AFTER: Final = 20
@@ -123,7 +123,7 @@ def _all_that_counts(work: RequestContext, view: LedgerView, tip: LogTip, *, see
     """Return what a look follows from."""
     seq = None if view.look is None else view.look.seq
     sightings = sum(
-        len(_sightings(view, run_id)) if run_id in view.repairs else len(brief.sightings)
+        len(_as_seen(view, run_id).sightings) if run_id in view.repairs else len(brief.sightings)
         for run_id, brief in seen.items()
     )
     place = repr(log_place(work.lake, work.pipeline)), work.pipeline.log.slice
@@ -303,23 +303,23 @@ def _as_read(work: RequestContext, view: LedgerView, runs: Sequence[StagedRun]) 
 
 
 def _changed(view: LedgerView, run_id: str, seen: SeenInput) -> ChangedSlice | None:
-    run = view.runs[run_id]
-    match = match_input(_sightings(view, run_id), seen.log)
+    run = _as_seen(view, run_id)
+    match = match_input(run.sightings, seen.log)
     if match is Match.SAME and not seen.removed:
         return None
     accepted = () if seen.removed else view.rewrites_since(run)
     return ChangedSlice(run=run, match=match, now=seen.log, removed=seen.removed, accepted=accepted)
 
 
-def _sightings(view: LedgerView, run_id: str) -> Sequence[Sighting]:
-    """Return the sightings of a run. A repair also has those of the run in whose place readers see it.
+def _as_seen(view: LedgerView, run_id: str) -> StagedRun:
+    """Return a run with all its sightings. A repair also has those of the run in whose place readers see it.
 
     Both have read the same records, and only the run of the chain is replayed, and seen, again.
     """
     run, chain = view.runs[run_id], view.runs.get(view.chain_run_id(run_id))
     if chain is None or chain is run or chain.result.input_fingerprint != run.result.input_fingerprint:
-        return run.sightings
-    return sorted((*run.sightings, *chain.sightings), key=lambda seen: seen.seq)
+        return run
+    return replace(run, sightings=tuple(sorted((*run.sightings, *chain.sightings), key=lambda seen: seen.seq)))
 
 
 def stretches_of(slices: Sequence[Slice]) -> list[Sequence[Slice]]:

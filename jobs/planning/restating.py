@@ -15,14 +15,13 @@ from jobs.ledger.looks import looked_event
 from jobs.ledger.view import LedgerView, Request, RequestKind
 from jobs.pipeline.models.restate import RestateGrammar
 from jobs.pipeline.slices import show_ms, slice_grid, slices_between
-from jobs.planning.assessing import Assessed, Restating, assess, is_for, is_wanted, restate_rule, waits_for
+from jobs.planning.assessing import Assessed, Restating, assess, is_for, is_free, is_wanted, restate_rule, waits_for
 from jobs.planning.changed_slices import ChangedSlice, changed_slices, in_words, look_at_log
 from jobs.planning.published_spec import LOST, chain_ends, why_not_replayed
 from jobs.planning.request_context import (
     Asked,
     RequestContext,
     context_of,
-    is_live,
     is_overtaken,
     not_in_upstream,
     refuse_other_holders,
@@ -84,7 +83,7 @@ def _proposal_events(
     names = {assessed.change.slice.slice_id for assessed in wanted}
     restatements = view.open_requests(RequestKind.RESTATEMENT)
     left = [request for request in restatements if is_overtaken(work, view, request)]
-    second = [each for each in restatements if each.is_proposed and each is not proposal and not is_live(work, each)]
+    second = [request for request in restatements if request is not proposal and is_free(work, request)]
     events = [closed_event(request.request_id, SECOND, by=request_id) for request in second]
     events += [
         closed_event(request.request_id, OVERTAKEN, by=request_id if names & request.changes.keys() else None)

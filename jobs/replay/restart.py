@@ -124,7 +124,7 @@ def times_of_log(
     Raises LogError: the log cannot be read.
     """
     passed: list[SliceTime] = []
-    for chunk in _chunks(work.pipeline, work.lake, before, known=known, records=RECORDS_PER_PASS):
+    for chunk in _chunks(work.pipeline, work.lake, before, known=known):
         passed += _times(session, chunk, work.lake, reach=reach, before=passed[-1].after if passed else ())
     return passed
 
@@ -183,11 +183,9 @@ def _reach(pipeline: Pipeline, engine: Engine, *, first: Slice, at: Slice) -> Re
         ) from error
 
 
-def _chunks(
-    pipeline: Pipeline, lake: Lake, slices: Sequence[Slice], *, known: KnownLog | None, records: int
-) -> Iterator[ChunkLog]:
+def _chunks(pipeline: Pipeline, lake: Lake, slices: Sequence[Slice], *, known: KnownLog | None) -> Iterator[ChunkLog]:
     whole = pin_input(pipeline, lake, slices, known=known, row_ids=False)
-    for own in groups_of(slices, lambda slice_: whole.coordinates(slice_.slice_id).records, records):
+    for own in groups_of(slices, lambda slice_: whole.coordinates(slice_.slice_id).records, RECORDS_PER_PASS):
         yield ChunkLog.of(pipeline, pin_input(pipeline, lake, own, known=known), own)
 
 

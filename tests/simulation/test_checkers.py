@@ -310,7 +310,7 @@ DEFECTS = {
         always(requests, "match_input", value=Match.SAME), "a_run_is_seen_in_a_log_with_its_records", first=47_502_990
     ),
     "a proposal that was left stays": Defect(
-        always(restating, "is_live", value=True), "a_proposal_is_new_and_alone", first=47_501_396
+        always(restating, "is_free", value=False), "a_proposal_is_new_and_alone", first=47_501_396
     ),
     "each run proposes a repair": Defect(one_more_repair, "a_proposal_is_new_and_alone", first=38),
     "older records come back": Defect(published_again, "no_older_records_come_back", first=25),

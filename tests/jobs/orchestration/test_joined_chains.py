@@ -394,6 +394,21 @@ def test_an_older_request_goes_on_when_the_newer_records_were_erased(place: Plac
     assert [view_run.result.counts.read for view_run in published_runs(work.ledger.view())] == [2, 2]
 
 
+def overtake(patch: pytest.MonkeyPatch, place: Place, *records: Put, drops: bool = False) -> None:
+    """Let the log get records after the next replay, perhaps as another table, and publish a restatement of day 1."""
+
+    def overtaken(order: ReplayOrder) -> list[RunResult]:
+        patch.undo()
+        results = replayed(order)
+        if drops:
+            shutil.rmtree(place.root / "log")
+        place.put(*records)
+        assert run(place.work(), 1, 2, kind=RequestKind.RESTATEMENT).is_published
+        return results
+
+    patch.setattr(day_chains, "replayed", overtaken)
+
+
 @pytest.mark.slow
 def test_a_run_that_was_overtaken_before_it_was_staged_does_not_count_as_one_of_the_newest_records(
     place: Place, monkeypatch: pytest.MonkeyPatch
@@ -402,15 +417,7 @@ def test_a_run_that_was_overtaken_before_it_was_staged_does_not_count_as_one_of_
     place.put(Put(0, 1), Put(1, 25))
     run(place.work(), 0, 2)
     place.put(Put(1, 30))
-
-    def overtaken(order: ReplayOrder) -> list[RunResult]:
-        monkeypatch.undo()
-        results = replayed(order)
-        place.put(Put(1, 32, 500), Put(1, 40))
-        assert run(place.work(), 1, 2, kind=RequestKind.RESTATEMENT).is_published
-        return results
-
-    monkeypatch.setattr(day_chains, "replayed", overtaken)
+    overtake(monkeypatch, place, Put(1, 32, 500), Put(1, 40))
     assert "readers see newer records of 1970-01-06" in why(run(place.work(), 0, 2))
     assert max(totals(place.work())) == 500
     assert run(place.work(), 0, 2).replayed == 0
@@ -425,16 +432,7 @@ def test_a_run_of_a_former_table_is_not_published_over_one_of_the_newer_table(
     place.put(Put(0, 1), Put(1, 25))
     run(place.work(), 0, 2)
     place.put(Put(1, 30), Put(1, 36))
-
-    def overtaken(order: ReplayOrder) -> list[RunResult]:
-        monkeypatch.undo()
-        results = replayed(order)
-        shutil.rmtree(place.root / "log")
-        place.put(Put(0, 1), Put(1, 25), Put(1, 32, 500), Put(1, 40))
-        assert run(place.work(), 1, 2, kind=RequestKind.RESTATEMENT).is_published
-        return results
-
-    monkeypatch.setattr(day_chains, "replayed", overtaken)
+    overtake(monkeypatch, place, Put(0, 1), Put(1, 25), Put(1, 32, 500), Put(1, 40), drops=True)
     assert "readers see newer records" in why(run(place.work(lateness=GRACE), 0, 2))
     assert max(totals(place.work())) == 500
 
