@@ -29,8 +29,8 @@ from windowlib.records.column_types import FIELD_ID, PHYSICAL_NAME, spell_type
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-_MAPPING_MODE = "delta.columnMapping.mode"
-_MAPPED: Final = ("name", "id")
+MAPPING_MODE = "delta.columnMapping.mode"
+MAPPED: Final = ("name", "id")
 """Modes in which commits have physical names. Files have these in mode `name`; in mode `id` they have the field ids."""
 _TYPE_CHANGES = "delta.typeChanges"
 _DELETION_VECTORS = "deletionVectors"
@@ -178,10 +178,10 @@ def describe_log(uri: str, version: int | None = None) -> LogTable:
     with log_errors(uri, "reading its schema"):
         metadata = table.metadata()
         configuration = dict(metadata.configuration)
-        mode = configuration.get(_MAPPING_MODE)
+        mode = configuration.get(MAPPING_MODE)
         schema = json.loads(table.schema().to_json(), object_hook=None if mode == "id" else _without_id)
     fields = {field["name"]: field for field in schema["fields"]}
-    is_mapped = mode in _MAPPED
+    is_mapped = mode in MAPPED
     names = {name: own.get("metadata", {}).get(PHYSICAL_NAME) for name, own in fields.items()} if is_mapped else {}
     unknown = sorted(name for name, physical in names.items() if physical is None)
     if unknown:

@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from jobs.lake.covered_files import StoredDigests
 from jobs.lake.damage import log_errors
-from jobs.lake.delta_log import DeltaPlace, LogTable
+from jobs.lake.delta_log import MAPPED, MAPPING_MODE, DeltaPlace, LogTable
 from jobs.lake.file_origins import CLONE, RESTORE, operation_of
 from jobs.lake.log_files import NO_DIGESTS, Entry, LogFiles, commit_info, place_of
 from jobs.lake.log_version import DataFile, LogTip, LogVersion
@@ -22,7 +22,7 @@ from jobs.storage import file_system
 from windowlib.errors import LogError
 from windowlib.libraries import pa, pc
 from windowlib.records.change_feed import CHANGE_TYPE, INSERT
-from windowlib.records.column_types import Node
+from windowlib.records.column_types import PHYSICAL_NAME, Node
 
 FEED: Final = "delta.enableChangeDataFeed"
 ONLY_INSERTS: Final = "onlyInserts"
@@ -38,6 +38,10 @@ _RETENTION: Final = (
     "Log retention has removed commits of the table before version {first}, so it is not known which records of these "
     "files were inserted and which were updated. Set delta.logRetentionDuration to more than the age of the records "
     "that you replay, and `log.slice.first` to a slice after these commits"
+)
+_RENAMED: Final = (
+    "the file has columns of the log under other names: column mapping was removed, or a column was dropped and "
+    "another one has got its name. Set `log.slice.first` to a slice after it"
 )
 _OFFSET: Final = re.compile(r"(Z|[+-]\d\d:?\d\d)$")
 KEPT_COUNTS: Final = 50_000
@@ -172,24 +176,32 @@ class InsertsVersion(LogVersion):
         files = self._read[0] if self._read else self.log_files()  # their commits are compared with stored digests
         versions = sorted(files.commits)
         files.read_ahead(versions)
-        adds = [entry["add"] for version in versions for entry in files.entries(version) if "add" in entry]
-        newest = {str(add["path"]): add for add in adds}  # a commit may add a file again, which is one file
-        files_read = [self._data_file(files.root, add) for add in newest.values()]
+        newest: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {}  # a commit may add a file again
+        names = self.physical
+        for version in versions:
+            entries = files.entries(version)
+            names = next((_stored_names(entry["metaData"]) for entry in entries if "metaData" in entry), names)
+            newest |= {str(entry["add"]["path"]): (entry["add"], names) for entry in entries if "add" in entry}
+        files_read = [self._data_file(files.root, add, own) for add, own in newest.values()]
         gone = [file.path for file in files_read if file.only_inserts and file.records is None]
         lost = dict.fromkeys(gone, "VACUUM or a person has removed this file of the change data feed")
+        lost |= {path: _RENAMED for path, (_, own) in newest.items() if self._has_other_names(own)}
         if versions and versions[0] > 0:
             added = added_paths(files)
             older = [replace(file, deleted=None) for file in self.table.files() if file.path not in added]
-            older += [self._data_file(files.root, add) for add in lost_commits(files)]
+            older += [self._data_file(files.root, add, self.physical) for add in lost_commits(files)]
             lost |= {file.path: _RETENTION.format(first=versions[0]) for file in older}
             files_read += older
         return _Listed(files=tuple(file for file in files_read if file.records != 0), lost=lost)
 
-    def _data_file(self, root: str, add: Mapping[str, Any]) -> DataFile:
+    def _has_other_names(self, names: Mapping[str, str]) -> bool:
+        return any(names.get(name, own) != own for name, own in self.physical.items())
+
+    def _data_file(self, root: str, add: Mapping[str, Any], physical: Mapping[str, str]) -> DataFile:
+        """Return the file of an `add`; `physical` are the names that its columns have in it."""
         path, is_feed = str(add["path"]), bool(add.get(ONLY_INSERTS))
         values = add.get("partitionValues")
-        physical = self.physical
-        if values is None or not all(physical[name] in values for name in self.partition_columns):
+        if values is None or not all(physical.get(name) in values for name in self.partition_columns):
             raise LogError(
                 f"event log {self.uri} has a commit that names the file {path} without its partition; found {values!r}"
                 ". Its inserts cannot be replayed"
@@ -224,9 +236,20 @@ class InsertsVersion(LogVersion):
         return bounds.filter(pc.is_in(bounds["path"].cast(pa.string()), whole))
 
     @override
+    def former(self, version: int) -> LogVersion | None:
+        return self.table.former(version)
+
+    @override
     def removal(self, columns: Sequence[str]) -> str:
         """Return what a person can do about inserted records without a slice: they stay in the log."""
         return f"replay a copy of the table without them ({', '.join(columns)})"
+
+
+def _stored_names(metadata: Mapping[str, Any]) -> dict[str, str]:
+    """Return column -> its name in the files that are written under this metadata of a table."""
+    fields = json.loads(metadata["schemaString"])["fields"]
+    is_mapped = (metadata.get("configuration") or {}).get(MAPPING_MODE) in MAPPED
+    return {own["name"]: (own["metadata"].get(PHYSICAL_NAME) if is_mapped else None) or own["name"] for own in fields}
 
 
 def _with_offset(text: str | None, node: Node) -> str | None:

@@ -1,5 +1,6 @@
 """The inserts of a Delta table as a log: no UPDATE, DELETE, MERGE or RESTORE changes a record that was inserted."""
 
+import json
 import random
 import shutil
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from jobs.lake.inserts_place import InsertsPlace
+from jobs.lake.json_lines import json_lines
 from jobs.lake.lake import Lake
 from jobs.lake.log_match import Match
 from jobs.lake.log_rows import find_records
@@ -277,6 +279,26 @@ def test_a_file_that_is_added_twice_is_one_file(tmp_path: Path) -> None:
         f'{{"commitInfo":{{"operation":"WRITE","timestamp":{FIRST_MS}}}}}\n{add}\n'
     )
     assert [run.result.counts.read for run in shop.run().runs] == [6, 6, 6]
+
+
+def test_files_with_other_names_of_columns_are_refused(tmp_path: Path) -> None:
+    """Defect: after column mapping was removed, all values of the columns of older files were read as nulls."""
+    shop = Shop(tmp_path)
+    shop.append(records(random.Random(1), 0, 4, 0))
+    [first] = commits_of(shop.log)
+    entries = json_lines(first.read_bytes())
+    plain = json.dumps(next(entry for entry in entries if "metaData" in entry))
+    for metadata in (entry["metaData"] for entry in entries if "metaData" in entry):
+        schema = json.loads(metadata["schemaString"])
+        schema["fields"][2]["metadata"] = {"delta.columnMapping.physicalName": "col-v"}
+        metadata["schemaString"] = json.dumps(schema)
+        metadata["configuration"]["delta.columnMapping.mode"] = "name"
+    first.write_text("\n".join(map(json.dumps, entries)))
+    removal = {"commitInfo": {"operation": "REMOVE COLUMN MAPPING"}}
+    (shop.log / "_delta_log" / f"{1:020}.json").write_text(f"{json.dumps(removal)}\n{plain}")
+    assert "the file has columns of the log under other names" in _refusal(shop)
+    shop.append(records(random.Random(2), 4, 4, 1))
+    assert shop.run(1, 2).is_published
 
 
 def test_slices_of_commits_that_are_gone_are_refused(tmp_path: Path) -> None:
