@@ -3,7 +3,7 @@
 All `_ms` fields are epoch milliseconds in UTC. Every interval is half-open.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from enum import Enum
@@ -17,6 +17,8 @@ EMPTY_STATE = "empty"
 LogFields: TypeAlias = Sequence[Mapping[str, Any]]
 """Columns of a log with their types, as in Delta's schema JSON: `name`, `type`, and perhaps `id` (column_types)."""
 
+NO_ID = "0" * 8
+"""Stands for a column that the files know by its name (`LogCoordinates.columns`)."""
 LISTED = "parquet-"
 """The id of a directory of Parquet files begins with this text."""
 
@@ -103,6 +105,10 @@ class LogCoordinates:
     `file_digests` has the digests of those files of the slice that no checksum covers whole (jobs.lake.covered_files);
     it is empty if a reading compared no byte. `log_digests` has those of files of `_delta_log` that no run before had
     stored; one slice of a chunk has them.
+
+    `columns` tells which columns of the files have the names of the log's columns, as hashes
+    (`LogVersion.column_hashes`): eight digits of the name and eight of the column, NO_ID in a log that maps no names.
+    It is empty in old ledgers.
     """
 
     table_id: str
@@ -118,6 +124,18 @@ class LogCoordinates:
     uncounted: int = 0
     file_digests: str = field(default="", compare=False)
     log_digests: str = field(default="", compare=False)
+    columns: str = field(default="", compare=False)
+
+    def has_other_column(self, now: "LogCoordinates") -> bool:
+        """Return whether a name is that of another column now: it was renamed, or dropped and added again.
+
+        A log that maps its columns no more has rewritten its files with the names that the columns had then.
+        """
+        if self.columns == now.columns:
+            return False
+        new = dict(_hash_pairs(now.columns))
+        pairs = ((name, name if own == NO_ID else own) for name, own in _hash_pairs(self.columns))
+        return any(new.get(name, NO_ID) not in {own, NO_ID} for name, own in pairs)
 
     @property
     def is_listed(self) -> bool:
@@ -133,6 +151,10 @@ class LogCoordinates:
     def named_version(self) -> str:
         """The version for people."""
         return f"listing {self.version:012x}" if self.is_listed else f"version {self.version}"
+
+
+def _hash_pairs(columns: str) -> Iterator[tuple[str, str]]:
+    return ((columns[first : first + 8], columns[first + 8 : first + 16]) for first in range(0, len(columns), 16))
 
 
 def told_records(logs: Collection[LogCoordinates]) -> str:

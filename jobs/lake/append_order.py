@@ -15,7 +15,7 @@ from jobs.lake.file_origins import CLONE, Origin, operation_of, origins_of, unor
 from jobs.lake.log_files import Entry, LogFiles, is_whole_uri, place_of
 from jobs.lake.log_version import DataFile, LogVersion
 from jobs.lake.pinned_files import AppendPlace, PinnedFile
-from jobs.lake.row_tracking import ROW_TRACKING, RowPlace, row_places, stored_versions
+from jobs.lake.row_tracking import ROW_TRACKING, RowPlace, has_ids_of_creation, row_places, stored_versions
 from windowlib.errors import LogError
 
 BACKFILL_FILES: Final = 100_000
@@ -26,6 +26,8 @@ READERS: Final = 4
 _FIRST_BACKFILL: Final = 2
 """The lowest version of a backfill: a commit with records and one that changes the protocol come before it."""
 _BACKFILL: Final = "ROW TRACKING BACKFILL"
+_COPIES: Final = frozenset({"DELETE", "UPDATE"})
+"""Operations that write the records that they leave into new files."""
 _ADVICE: Final = (
     "Name in `log.order` the columns that order the records of a slice, or append the records in their order to a new "
     "table that has delta.enableRowTracking = true from its creation (docs/reference/logs.md)"
@@ -92,6 +94,8 @@ def _with_row_ids(
     ids = row_places(log_files)
     placed = tuple(_with_ids(file, ids.get(place_of(log_files.root, file.path))) for file in files)
     if is_tracked:
+        if not has_ids_of_creation(log, log_files, live=live, ids=ids):
+            _refuse_new_ids(log, placed, log_files)
         return placed, None
     versions = {file.path: place[1] for file in live if (place := ids.get(place_of(log_files.root, file.path)))}
     doubts = _Doubts(log=log, files=log_files, live=live, versions=versions, order=order)
@@ -102,6 +106,34 @@ def _with_ids(file: PinnedFile, ids: RowPlace | None) -> PinnedFile:
     if ids is None:
         return file
     return replace(file, row_ids=ids, appended=AppendPlace(ids.commit_version, ids.base_row_id))
+
+
+def _refuse_new_ids(log: LogVersion, placed: Sequence[PinnedFile], log_files: LogFiles) -> None:
+    """Refuse files whose records were appended by other commits, and do not have their own ids.
+
+    OPTIMIZE, DELETE and UPDATE store no ids while row tracking is switched off (ALTER TABLE), and a table that has
+    dropped the feature gives new ids to all files when row tracking is switched on again.
+    """
+    for file in placed:
+        if file.appended is None:
+            continue
+        version, place = file.appended.commit, place_of(log_files.root, file.path)
+        origin = dict(origins_of(log_files, version)).get(place) if version in log_files.commits else None
+        if origin is None or (origin.add.get("dataChange", True) and origin.operation not in _COPIES):
+            continue
+        if stored_versions(log, place, version) is None:
+            raise _unknown(
+                log,
+                file,
+                f"row tracking was switched off once, and commit {version} ({origin.operation}) gave new row ids to "
+                f"the records of file {file.path}",
+            )
+
+
+def _unknown(log: LogVersion, file: PinnedFile, why: str) -> LogError:
+    return LogError(
+        f"the order of the records of slice {file.slice_id} in event log {log.uri} is not known: {why}. {_ADVICE}"
+    )
 
 
 def _is_tracked_from_creation(files: LogFiles) -> bool:
@@ -310,10 +342,7 @@ class _Doubts:
             )
 
     def _unknown(self, file: PinnedFile, why: str) -> LogError:
-        return LogError(
-            f"the order of the records of slice {file.slice_id} in event log {self.log.uri} is not known: {why}. "
-            f"{_ADVICE}"
-        )
+        return _unknown(self.log, file, why)
 
 
 def _by_partition(file: DataFile) -> list[str]:

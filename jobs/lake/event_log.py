@@ -289,6 +289,7 @@ def _without_files(log: LogVersion, history: CommitHistory, files: LogFiles, *, 
         since=since,
         sound=history.sound if log.has_commits else NO_COMMITS,
         log_digests=files.new_digests(),
+        columns=log.column_hashes,
     )
 
 

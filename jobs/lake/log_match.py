@@ -15,7 +15,7 @@ class Match(Enum):
     """How a slice's present input compares with the records that a run read."""
 
     SAME = "same"
-    CHANGED = "changed"  # the Delta log shows a change: another table, or a commit that added records
+    CHANGED = "changed"  # the Delta log shows a change: another table or column, or a commit that added records
     DIFFERENT = "different"  # the Delta log shows no change, but a comparison found other records
     UNKNOWN = "unknown"  # other files, and the commits that could show whether the records changed are gone
 
@@ -40,13 +40,13 @@ def match_input(sightings: Sequence[Sighting], now: LogCoordinates) -> Match:
 def compare_coordinates(then: LogCoordinates, now: LogCoordinates) -> Match:
     """Compare the coordinates of a slice at two versions of a table.
 
-    The same files have the same records. If every commit between the versions is known, none of them removed a record,
-    and the number of records tells whether one added some. If commits are gone, nothing is proven: a DELETE may have
-    removed a record, and an append have added another one. A log without commits has changed if its files have. Files
-    without statistics have no number of records. A table that was restored from a backup has an older version: it has
-    lost what later commits had added.
+    The same files have the same records, unless a name is that of another column now. If every commit between the
+    versions is known, none of them removed a record, and the number of records tells whether one added some. If commits
+    are gone, nothing is proven: a DELETE may have removed a record, and an append have added another one. A log without
+    commits has changed if its files have. Files without statistics have no number of records. A table that was restored
+    from a backup has an older version: it has lost what later commits had added.
     """
-    if then.table_id != now.table_id:
+    if then.table_id != now.table_id or then.has_other_column(now):
         return Match.CHANGED
     if then.digest and then.digest == now.digest:
         return Match.SAME

@@ -15,10 +15,18 @@ from typing import Any, Final, Protocol, Self
 from jobs.lake.covered_files import StoredDigests
 from jobs.lake.damage import log_errors
 from jobs.lake.log_files import NO_DIGESTS, LogFiles, place_of
-from jobs.runs import Slice
+from jobs.runs import NO_ID, Slice
 from jobs.storage import file_system
 from windowlib.libraries import np, pa
-from windowlib.records.column_types import FIELD_ID, PHYSICAL_NAME, Node, field_node, spell_type
+from windowlib.records.column_types import (
+    FIELD_ID,
+    PHYSICAL_NAME,
+    Node,
+    field_ids,
+    field_node,
+    identified_fields,
+    spell_type,
+)
 
 NO_COMMITS: Final = -1
 """`LogCoordinates.since` of a log without commits: only equal files are known to have equal records."""
@@ -149,6 +157,12 @@ class LogVersion(ABC):
         metadata = {name: {key: names[name] for key, names in own.items() if name in names} for name in self.nodes}
         return tuple(field_node(name, node, metadata[name]) for name, node in self.nodes.items())
 
+    @cached_property
+    def column_hashes(self) -> str:
+        """The `columns` of `LogCoordinates`."""
+        pairs, has_ids = field_ids(identified_fields(self.fields)), bool(self.mapped or self.field_ids)
+        return "".join(f"{_short_hash(path)}{_short_hash(own) if has_ids else NO_ID}" for path, own in pairs)
+
     @property
     def is_mapped(self) -> bool:
         """Whether `physical` has other names than the columns."""
@@ -211,6 +225,10 @@ class LogVersion(ABC):
         with log_errors(self.uri, "listing its files"):
             infos = system.get_file_info([place_of(root, path) for path in asked])
         return frozenset(path for path, info in zip(asked, infos, strict=True) if not info.is_file)
+
+
+def _short_hash(text: str) -> str:
+    return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=4).hexdigest()
 
 
 def no_bounds() -> "pa.Table":

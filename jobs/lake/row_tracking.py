@@ -4,13 +4,13 @@ deltalake shows neither `baseRowId` nor `defaultRowCommitVersion`. Source: the D
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from jobs.lake.damage import log_errors
 from jobs.lake.log_files import LogFiles, checkpoint_entries, place_of
-from jobs.lake.log_version import LogVersion
+from jobs.lake.log_version import DataFile, LogVersion
 from jobs.storage import file_system
 from windowlib.libraries import pq
 
@@ -18,7 +18,10 @@ ROW_TRACKING = "delta.enableRowTracking"
 ROW_ID_COLUMN = "delta.rowTracking.materializedRowIdColumnName"
 VERSION_COLUMN = "delta.rowTracking.materializedRowCommitVersionColumnName"
 _PLACES = ("add.path", "add.baseRowId", "add.defaultRowCommitVersion")
-_APPENDED = (*_PLACES, "add.partitionValues", "add.stats", "add.deletionVector.storageType", "domainMetadata")
+_APPENDED = (
+    *_PLACES, "add.partitionValues", "add.stats", "add.deletionVector.storageType", "domainMetadata",
+    "metaData.configuration",
+)  # fmt: skip
 _DOMAIN = "delta.rowTracking"
 _FEATURE = "rowTracking"
 
@@ -74,17 +77,20 @@ def appended_files(files: LogFiles) -> tuple[AppendedFile, ...] | None:
     """Return the files of the newest checkpoint if it proves that the log was only appended to; else None.
 
     Each record gets the next row id when it is appended, and a row id is not used again. The table keeps the highest
-    one. So if the log had row tracking from its first commit, no file has a deletion vector, and the files have every
-    row id from 0 to the highest one, then no record was removed, changed or rewritten up to the checkpoint.
+    one. So if the log had row tracking from its first commit, has not dropped it since, no file has a deletion vector,
+    and the files have every row id from 0 to the highest one, then no record was removed, changed or rewritten up to
+    the checkpoint.
     Raises LogError: the first commit file or the checkpoint is damaged.
     """
     if files.checkpoint is None or 0 not in files.commits or not _is_tracked_from_the_beginning(files):
         return None
     appended: list[AppendedFile] = []
     ids: list[tuple[int, int]] = []
-    highest = None
+    highest, configuration = None, dict[str, str]()
     for entry in checkpoint_entries(files, _APPENDED):
-        add, domain = entry.get("add"), entry.get("domainMetadata")
+        add, domain, metadata = entry.get("add"), entry.get("domainMetadata"), entry.get("metaData")
+        if metadata is not None:
+            configuration = dict(metadata.get("configuration") or ())
         if domain is not None and domain.get("domain") == _DOMAIN:
             highest = json.loads(domain["configuration"]).get("rowIdHighWaterMark")
         if add is None or add.get("path") is None:
@@ -95,7 +101,27 @@ def appended_files(files: LogFiles) -> tuple[AppendedFile, ...] | None:
             return None
         ids.append((base, base + records))
         appended.append(AppendedFile(path=add["path"], add=add | {"partitionValues": dict(values)}, commit=commit))
-    return tuple(appended) if highest is not None and _end(ids) == highest + 1 else None
+    is_whole = highest is not None and _end(ids) == highest + 1 and _has_first_name(files, configuration)
+    return tuple(appended) if is_whole else None
+
+
+def has_ids_of_creation(
+    log: LogVersion, files: LogFiles, *, live: Sequence[DataFile], ids: Mapping[str, RowPlace]
+) -> bool:
+    """Return whether all files of a log that was created with row tracking surely have the ids of their first commits.
+
+    `live` are all files of the version, `ids` has the row places of them. False: a file may have been rewritten.
+    """
+    places = [(ids.get(place_of(files.root, file.path)), file.records) for file in live]
+    known = [(place[0], place[0] + records) for place, records in places if place is not None and records is not None]
+    return len(known) == len(places) and _end(known) is not None and _has_first_name(files, log.configuration)
+
+
+def _has_first_name(files: LogFiles, configuration: Mapping[str, str | None]) -> bool:
+    """Return whether the hidden column still has the name of the first commit: it gets another one after a drop."""
+    metadata = [entry["metaData"] for entry in files.entries(0) if "metaData" in entry]
+    first = [(entry.get("configuration") or {}).get(ROW_ID_COLUMN) for entry in metadata]
+    return configuration.get(ROW_ID_COLUMN) in first
 
 
 def _is_tracked_from_the_beginning(files: LogFiles) -> bool:

@@ -26,6 +26,7 @@ class PartitionSlicing(Slicing):
     """Slices by partition columns. A group is the text of a partition's values."""
 
     _values: dict[str, str | None] = field(default_factory=dict)
+    _former: dict[frozenset[str], Sequence[str] | None] = field(default_factory=dict)
 
     @override
     def sliced(self) -> SlicedFiles:
@@ -60,9 +61,9 @@ class PartitionSlicing(Slicing):
     def groups(self, path: str, action: Mapping[str, Any], *, version: int) -> Sequence[str | None]:
         """Return the partition of a file."""
         given = action.get("partitionValues")
-        physical = [self.log.physical[name] for name in self.cut.by.columns]
-        if given is not None and all(name in given for name in physical):
-            self._values[path] = slice_value(given, physical)
+        names = None if given is None else self._names(given, version)
+        if given is not None and names is not None:
+            self._values[path] = slice_value(given, names)
         elif path not in self._values:
             named = ", ".join(map(repr, self.cut.by.columns))
             raise LogError(
@@ -71,6 +72,21 @@ class PartitionSlicing(Slicing):
                 "file: append its records to a new table, and name it in `log.table` (docs/reference/logs.md)"
             )
         return (self._values[path],)
+
+    def _names(self, given: Mapping[str, str | None], version: int) -> Sequence[str] | None:
+        """Return the names of the slice columns in the partition values of a commit; None if they are not known.
+
+        The commits from before column mapping was removed have other names than those after it.
+        """
+        now = [self.log.physical[name] for name in self.cut.by.columns]
+        if given.keys() >= {*now}:
+            return now
+        names = frozenset(given)
+        if names not in self._former:
+            versions = filter(None, map(self.log.former, (version, version - 1)))  # its removes have those of before
+            mapped = ([former.physical.get(name, "") for name in self.cut.by.columns] for former in versions)
+            self._former[names] = next((own for own in mapped if names >= {*own}), None)
+        return self._former[names]
 
     @override
     def span(self, path: str, action: Mapping[str, Any], *, version: int) -> Span | None:

@@ -305,8 +305,8 @@ class _Assessor:
 def _other_log(work: RequestContext, change: ChangedSlice) -> str:
     """Return why the log may have lost records of a slice without a commit that tells it; empty if it has not."""
     then, now = change.run.result.log, change.now
-    if change.is_of_other_table:
-        return "the log is another table than the one that its run has read"
+    if change.other_log:
+        return change.other_log
     seen = [sighting.log for sighting in change.run.sightings if sighting.is_equal]
     read = max(log.version for log in seen if log.table_id == now.table_id)
     if now.since != NO_COMMITS and now.version < read:

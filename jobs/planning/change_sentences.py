@@ -137,7 +137,7 @@ def _by_a_person(work: RequestContext, group: Sequence[Assessed], why: str) -> s
     verify = f"`hindcast plan {of_range} --verify` compares the records"
     if first.change.match is Match.UNKNOWN:
         return f"{why}: {verify}"
-    if first.change.is_of_other_table and not first.is_declined:
+    if first.change.other_log and not first.is_declined:
         why = f"{why}: {verify}"
     if first.option == WARM_UP and not work.pipeline.may_have_restart_point:
         return f"{why}. Only a new chain from the log's first slice replays it: hindcast run {name} --from … --fresh"

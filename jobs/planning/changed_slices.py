@@ -72,6 +72,15 @@ class ChangedSlice:
         return all(seen.log.table_id != self.now.table_id for seen in self.run.sightings if seen.is_equal)
 
     @property
+    def other_log(self) -> str:
+        """Why the log is another one than those in which the run's records were seen; empty if it is not."""
+        if self.is_of_other_table:
+            return "the log is another table than the one that its run has read"
+        is_other = all(seen.log.has_other_column(self.now) for seen in self.run.sightings if seen.is_equal)
+        renamed = "a column of the log was renamed, or dropped and added again, since its run has read it"
+        return renamed if is_other else ""
+
+    @property
     def records_then(self) -> int:
         return self.run.result.counts.read
 

@@ -247,8 +247,10 @@ def _input_reason(run: StagedRun, now: LogCoordinates, view: LedgerView) -> tupl
                 f"perhaps an OPTIMIZE, perhaps a DELETE or MERGE ({read} then, "
                 f"{told_records([now])} now); plan --verify compares the records"
             )
-        case Match.CHANGED if then.table_id != now.table_id:
-            return Reason.INPUT_CHANGED, "the log is another table now"
+        case Match.CHANGED if then.table_id != now.table_id or then.has_other_column(now):
+            is_other_table = then.table_id != now.table_id
+            renamed = "a column of the log was renamed, or dropped and added again"
+            return Reason.INPUT_CHANGED, "the log is another table now" if is_other_table else renamed
         case Match.CHANGED if then.records == now.records and then.earlier_records != now.earlier_records:
             return Reason.INPUT_CHANGED, (
                 f"{counted(then.earlier_records, 'record')} then, {now.earlier_records:,} now, in the slices before, "

@@ -79,7 +79,7 @@ def verify_inputs(
             assert step.run is not None, "only steps with a run are compared"
             if not sighting.is_equal:
                 different.append(step.slice.slice_id)
-                damaged += [step.slice.slice_id] if _said(step, sighting) is Match.SAME else []
+                damaged += [step.slice.slice_id] if _is_damaged(step, sighting) else []
             if _is_news(step, sighting):
                 events.append(verified_event(step.run.result, sighting, fingerprint=fingerprint, who=who))
         if events:
@@ -122,6 +122,13 @@ def _is_news(step: Step, sighting: Sighting) -> bool:
     if not sighting.is_equal:
         return said in {Match.SAME, Match.UNKNOWN}
     return said is not Match.SAME or all(past.log.file_digests != digests for past in step.run.sightings)
+
+
+def _is_damaged(step: Step, sighting: Sighting) -> bool:
+    """Return whether the log shows no reason why the records are others: neither in its files nor in its columns."""
+    assert step.run is not None, "only steps with a run are compared"
+    is_same = _said(step, sighting) is Match.SAME
+    return is_same and step.run.result.log.columns in {"", sighting.log.columns}
 
 
 def _said(step: Step, sighting: Sighting) -> Match:

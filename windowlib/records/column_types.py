@@ -98,6 +98,21 @@ def identified_fields(fields: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[s
         yield entry if own == field["name"] else {**entry, "id": own}
 
 
+def field_ids(entries: Iterable[Mapping[str, Any]], parent: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the path of each field of `identified_fields`, at any depth, and its `id`; without one, the path again."""
+    for entry in entries:
+        path = f"{parent}{entry['name']}"
+        yield path, entry.get("id", path)
+        yield from _ids_inside(entry["type"], f"{path}.")
+
+
+def _ids_inside(node: Node, parent: str) -> Iterator[tuple[str, str]]:
+    if not isinstance(node, str):
+        yield from field_ids(node.get("fields", ()), parent)
+        for part in sorted(NODE_PARTS & node.keys()):
+            yield from _ids_inside(node[part], f"{parent}{part}.")
+
+
 def _identified(node: Node) -> Node:
     if isinstance(node, str):
         return node

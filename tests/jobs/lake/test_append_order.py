@@ -17,6 +17,7 @@ from deltalake import DeltaTable, write_deltalake
 from jobs.lake.append_order import CommitOrder
 from jobs.lake.delta_log import DeltaPlace
 from jobs.lake.event_log import PinnedLog, pin_log
+from jobs.lake.row_tracking import appended_files
 from jobs.pipeline.models.log import SliceGrammar
 from jobs.runs import Slice
 from tests.support.delta_logs import clean_commits, commits_of, merge_commits, track_rows, track_rows_later
@@ -261,3 +262,56 @@ def test_a_log_without_row_tracking_is_refused_only_in_the_order_of_commits(tmp_
     assert len(_pin(log, order=None).files) == 2
     assert _unordered(log) == {"1970-01-01"}
     assert not _unordered(log, order=CommitOrder(by_adds=True))
+
+
+def _born(tmp_path: Path) -> Path:
+    log = _write(tmp_path / "log", [[1], [1, 2], [1, 2]])
+    track_rows(log)
+    return log
+
+
+def _commit(log: Path, *entries: dict[str, Any], operation: str) -> None:
+    lines = [{"commitInfo": {"operation": operation}}, *entries]
+    path = log / "_delta_log" / f"{len(commits_of(log)):020}.json"
+    path.write_text("\n".join(map(json.dumps, lines)))
+
+
+def _adds(log: Path) -> list[dict[str, Any]]:
+    entries = [json.loads(line) for commit in commits_of(log) for line in commit.read_text().splitlines()]
+    return [entry["add"] for entry in entries if "add" in entry]
+
+
+def test_files_that_were_compacted_while_row_tracking_was_off_are_refused(tmp_path: Path) -> None:
+    """Defect: OPTIMIZE stores no row ids then, and the order inside its files was taken as that of appending."""
+    log = _born(tmp_path)
+    [*first, _] = [add for add in _adds(log) if add["partitionValues"]["day"] == "1970-01-01"]
+    path = "day=1970-01-01/compacted.parquet"
+    pq.write_table(pa.concat_tables([pq.ParquetFile(log / add["path"]).read() for add in reversed(first)]), log / path)
+    gone = [{"remove": {**add, "deletionTimestamp": 0, "dataChange": False}} for add in first]
+    new = first[0] | {"path": path, "size": (log / path).stat().st_size, "stats": json.dumps({"numRecords": 6})}
+    new |= {"dataChange": False, "baseRowId": 15, "defaultRowCommitVersion": 3}
+    _commit(log, *gone, {"add": new}, operation="OPTIMIZE")
+    with pytest.raises(LogError, match=r"slice 1970-01-01 .* switched off once, and commit 3 \(OPTIMIZE\) gave new"):
+        _pin(log)
+    assert len(_pin(log, DAYS[1:]).files) == 2
+
+
+def test_a_log_that_has_dropped_row_tracking_and_got_it_again_is_refused(tmp_path: Path) -> None:
+    """Defect: the ids of the backfill were taken as those of the creation, and a checkpoint as a proof of appends."""
+    log = _born(tmp_path)
+    metadata = next(json.loads(line) for line in commits_of(log)[0].read_text().splitlines() if "metaData" in line)
+    metadata["metaData"]["configuration"]["delta.rowTracking.materializedRowIdColumnName"] = "_row-id-col-2"
+    places = enumerate(reversed(_adds(log)))
+    again = [
+        {"add": add | {"dataChange": False, "baseRowId": 3 * n, "defaultRowCommitVersion": 3}} for n, add in places
+    ]
+    _commit(log, *again, operation="ROW TRACKING BACKFILL")
+    _commit(log, metadata, operation="SET TBLPROPERTIES")
+    with pytest.raises(LogError, match=r"commit 3 \(ROW TRACKING BACKFILL\) gave new row ids"):
+        _pin(log)
+    DeltaTable(str(log), version=2).create_checkpoint()
+    proven = appended_files(DeltaPlace(uri=str(log)).open(2).log_files())
+    assert proven is not None
+    assert len(proven) == 5
+    DeltaTable(str(log)).create_checkpoint()
+    assert appended_files(DeltaPlace(uri=str(log)).open().log_files()) is None

@@ -1,20 +1,25 @@
 """Logs whose columns were renamed (Delta's column mapping): files and commits have the physical names. No Spark."""
 
+import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from jobs.expressions.evaluation import derive
 from jobs.lake.delta_log import DeltaPlace
+from jobs.lake.event_log import pin_log
+from jobs.lake.json_lines import json_lines
 from jobs.lake.known_log import KnownLog
 from jobs.lake.log_cut import Cut
 from jobs.lake.log_look import log_slices, touched_since
+from jobs.lake.log_match import Match, compare_coordinates
 from jobs.lake.log_rows import find_records, leaf_columns
 from jobs.lake.rewrite_search import spans_of_removals
 from jobs.lake.slice_instants import Span
@@ -22,7 +27,7 @@ from jobs.pipeline.look_back import LookBack
 from jobs.pipeline.models.expressions.derivation import derivation_of
 from jobs.pipeline.models.log import SliceGrammar
 from jobs.runs import Slice
-from tests.support.delta_logs import rename_columns
+from tests.support.delta_logs import commits_of, map_columns, rename_columns
 from tests.support.fuzzing import seeds
 
 FIRST = datetime(2026, 3, 1, tzinfo=UTC)
@@ -92,3 +97,29 @@ def test_a_renamed_column_has_the_values_of_its_physical_name(tmp_path: Path) ->
                 }, seed
                 assert _span(gone[physical]) in spans_of_removals(place, by=by, known=KnownLog()), seed
         assert opened.bounds("missing").num_rows == 0
+
+
+def test_a_log_that_maps_its_columns_no_more_keeps_its_slices(tmp_path: Path) -> None:
+    """Defect: each plan was refused for ever, because older commits name the partition by its physical name."""
+    log, chance = tmp_path / "log", Random(1)
+    for _ in range(3):
+        _append(log, chance)
+    metadata = next(entry for entry in json_lines(commits_of(log)[0].read_bytes()) if "metaData" in entry)
+    map_columns(log, "name")
+    place, by = DeltaPlace(uri=str(log)), SliceGrammar(by="p")
+    before = pin_log(place, by=by, slices=DAYS)
+    actions = [entry for commit in commits_of(log) for entry in json_lines(commit.read_bytes())]
+    entries: list[dict[str, Any]] = [{"commitInfo": {"operation": "REMOVE COLUMN MAPPING"}}, metadata]
+    for old in (entry["add"] for entry in actions if "add" in entry):
+        path = old["path"].replace("part-", "new-")
+        (log / old["path"]).rename(log / path)
+        named = {name.removeprefix("col-")[::-1]: value for name, value in old["partitionValues"].items()}
+        entries.append({"remove": {**old, "deletionTimestamp": 0, "dataChange": False}})
+        entries.append({"add": {**old, "path": path, "partitionValues": named, "dataChange": False}})
+    (log / "_delta_log" / f"{3:020}.json").write_text("\n".join(map(json.dumps, entries)))
+    for known in (None, before.known()):
+        now = pin_log(place, by=by, slices=DAYS, known=known)
+        for slice_ in DAYS:
+            then = before.coordinates(slice_.slice_id)
+            assert compare_coordinates(then, now.coordinates(slice_.slice_id)) is Match.SAME
+            assert now.coordinates(slice_.slice_id).records == then.records

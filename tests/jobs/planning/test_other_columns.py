@@ -1,0 +1,86 @@
+"""A name of the log that is that of another column: a run has read other values, although no file has changed."""
+
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pytest
+
+from jobs.lake.log_match import Match, compare_coordinates
+from jobs.planning.assessing import assess, restate_rule
+from jobs.planning.changed_slices import look_at_log
+from jobs.runs import NO_ID, LogCoordinates
+from tests.support.delta_logs import commits_of, rename_columns
+from tests.support.log_shop import DAYS, SCHEMA, LogShop, Row, records
+from windowlib.records.column_types import FIELD_ID, PHYSICAL_NAME, Node, field_ids, identified_fields
+
+WIDER = SCHEMA.append(pa.field("w", pa.int32()))
+NAMES = {name: name for name in WIDER.names}
+
+
+def _rows(first: int, day: int) -> list[Row]:
+    return [row | {"w": -1} for row in records(Random(first), first, 4, day)]
+
+
+def test_a_name_that_another_column_has_got_is_told_and_not_restated_by_itself(tmp_path: Path) -> None:
+    """Defect: after DROP COLUMN v and ADD COLUMN v, a late append restated its slice with nulls in all records."""
+    shop = LogShop(tmp_path)
+    for day in range(3):
+        shop.put(_rows(10 * day, day), WIDER)
+    before = shop.run()
+    assert before.is_published
+    rename_columns(shop.log, NAMES | {"text": "remark"}, after=3)
+    assert shop.changed() == {}, "the pipeline is refused where it reads the lost column, and nothing else has changed"
+    commits_of(shop.log)[-1].unlink()
+    rename_columns(shop.log, NAMES | {"v": "w", "w": "v"}, after=3)
+    assert shop.changed() == dict.fromkeys(DAYS, Match.CHANGED)
+    view = shop.work.ledger.view()
+    restating = assess(shop.work, view, look_at_log(shop.work, view).changed, rule=restate_rule(shop.work))
+    assert {one.why_not for one in restating.assessed} == {
+        "a column of the log was renamed, or dropped and added again, since its run has read it"
+    }
+    assert shop.run().is_published
+    assert shop.changed() == {}
+    assert {*shop.published().values()}.isdisjoint(run.result.run_id for run in before.runs)
+
+
+def test_an_added_column_is_no_other_input(tmp_path: Path) -> None:
+    shop = LogShop(tmp_path)
+    shop.put(records(Random(1), 0, 4, 0))
+    shop.run(0, 1)
+    shop.put(_rows(10, 1), WIDER, schema_mode="merge")
+    assert shop.changed() == {}
+
+
+V, W = "1" * 8, "2" * 8
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "is_other"),
+    [
+        ("", V + W, False),  # a run of an earlier version
+        (V + W, V + W, False),
+        (V + W, W + W, False),  # the column was renamed or dropped
+        (V + W, V + V, True),
+        (V + NO_ID, V + V + W + V, False),  # a log that maps its columns since
+        (V + NO_ID, V + W, True),
+        (V + W, V + NO_ID, False),  # a log that maps its columns no more
+    ],
+)
+def test_columns_are_compared_by_their_names(then: str, now: str, *, is_other: bool) -> None:
+    log = LogCoordinates(table_id="t", version=1, commits=(), files=1, records=1, bytes=1, digest="d")
+    match = compare_coordinates(replace(log, columns=then), replace(log, columns=now))
+    assert match is (Match.CHANGED if is_other else Match.SAME)
+
+
+@pytest.mark.parametrize("key", [FIELD_ID, PHYSICAL_NAME])
+def test_fields_of_structs_are_told_apart_at_any_depth(key: str) -> None:
+    def field(name: str, own: object, kind: Node) -> dict[str, object]:
+        return {"name": name, "type": kind, "metadata": {key: own}}
+
+    inner: Node = {"type": "struct", "fields": [field("b", 2, "long")]}
+    listed: Node = {"type": "array", "elementType": inner, "containsNull": True}
+    outer: Node = {"type": "struct", "fields": [field("list", 3, listed)]}
+    entries = identified_fields([field("a", "a", "long"), field("s", 4, outer)])
+    assert dict(field_ids(entries)) == {"a": "a", "s": "4", "s.list": "3", "s.list.elementType.b": "2"}
