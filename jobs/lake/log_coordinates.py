@@ -139,7 +139,7 @@ def _first_commit(log: LogVersion, digests: Mapping[str, str], known: KnownLog) 
 
 
 def _commits_before(known: KnownLog, log: LogVersion) -> dict[str, set[int]]:
-    """Return slice -> the commits that earlier reads found for it. A restored table has lost those of newer versions."""
+    """Return slice -> the commits that earlier reads found for it. A restored table has lost those of newer reads."""
     same = {
         slice_id: [place for place in places if place.table_id == log.table_id and place.version <= log.version]
         for slice_id, places in known.seen.items()

@@ -8,7 +8,6 @@ from functools import partial
 from random import Random
 
 from jobs.cli import follow as follow_command, run as run_command
-from jobs.ledger.ledger import Ledger
 from jobs.ledger.view import LedgerView, RequestKind, StagedRun
 from jobs.orchestration import dag_tasks, gating, scheduling
 from jobs.orchestration.dag_tasks import DagRun, Kind, lease_id
@@ -38,6 +37,7 @@ from jobs.runs import Verdict, WarmUp
 from tests.simulation.actors import Actor
 from tests.simulation.checkers import Checkers
 from tests.simulation.command_checkers import FOLLOW
+from tests.simulation.memory_store import MemoryLedger
 from tests.simulation.replays import MemoryReplayer
 from tests.simulation.world import DAY_MS, DAYS, FIRST_MS, HOUR_MS, LEASE_MS, SLICES, SPECS, YEAR_MS, MemoryFiles, World
 from windowlib.errors import HindcastError
@@ -364,7 +364,7 @@ def reader_of(checkers: Checkers) -> Program:
     """Return the program of a reader, who looks several times, also at earlier versions, and folds all events alone."""
 
     def read(world: World, actor: Actor, rng: Random) -> None:
-        ledger = world.ledger(actor, Ledger)
+        ledger = world.ledger(actor, MemoryLedger)
         newest = 0
         for _ in range(rng.choice([1, 2, 4])):
             at = rng.randrange(newest + 1) if newest and rng.random() < 0.3 else None

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from jobs.lake.lake import Lake
-from jobs.lake.leftover_files import CommittedFile, LeftoverFile
+from jobs.lake.leftover_files import CommittedFile, LakeFiles, LeftoverFile
 from jobs.lake.table_files import Attempt
 from jobs.ledger.chain import Row
 from jobs.ledger.leases import Holder
@@ -24,7 +24,7 @@ from jobs.planning.request_context import RequestContext
 from jobs.runs import Slice
 from tests.simulation.actors import Actor
 from tests.simulation.event_log import EventLog
-from tests.simulation.memory_store import Access, FaultRates, MemoryStore, MemoryTable, SharedLedger
+from tests.simulation.memory_store import Access, FaultRates, MemoryLedger, MemoryStore, MemoryTable, SharedLedger
 from tests.support.fake_replay import PIPELINE, day_ms, sales
 
 DAYS = 4
@@ -165,7 +165,7 @@ class World:
         self.faults[kind] += 1
         self.trace.append(("fault", kind))
 
-    def ledger(self, actor: Actor, kind: type[Ledger] = SharedLedger) -> Ledger:
+    def ledger(self, actor: Actor, kind: type[MemoryLedger] = SharedLedger) -> Ledger:
         """Return a new ledger of a process."""
         limits = LedgerLimits(attempts=50, compact_every=self.rng.choice([1, 2, 5, 100]))
         store = MemoryStore(self.table, self.access(), self.rates)
@@ -229,9 +229,12 @@ class World:
         return path
 
 
-@dataclass(frozen=True)
-class MemoryFiles:
+class MemoryFiles(LakeFiles):
     """The files of the world, as one process sees them. Each access is a step."""
+
+    def __init__(self, world: World, actor: Actor) -> None:
+        object.__setattr__(self, "world", world)
+        object.__setattr__(self, "actor", actor)
 
     world: World
     actor: Actor
