@@ -185,7 +185,7 @@ def show_downstream(name: str, plans: Sequence[Plan | NoPlanYet] | None, *, fold
 def _execution(work: RequestContext, planned: Plan, slices: Sequence[Slice]) -> "Execution":
     from jobs.review.execution import execution
 
-    return execution(work.pipeline, work.lake, slices, known=planned.known)
+    return execution(work.pipeline, work.lake, slices, known=planned.basis.log.known)
 
 
 def _verify(work: RequestContext, planned: Plan, *, master: str | None) -> "Verification":

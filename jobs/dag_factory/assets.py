@@ -1,11 +1,13 @@
 """The asset of a pipeline, and the events that tell its consumers which slices have changed."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset, BaseOperator, Context
 from airflow.sdk.exceptions import AirflowSkipException
 
 from jobs.dag_factory.addresses import absolute
+from jobs.pipeline.files import lasting
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.plain_text import escaped
 from jobs.review import links
@@ -40,22 +42,22 @@ def publications_asset(name: str) -> Asset:
     )
 
 
-class LakeOperator(BaseOperator):
-    """A task without an outlet that works on the lake of a pipeline file."""
+class PipelineOperator(BaseOperator):
+    """A task of a pipeline file that works on a lake (None: that of HINDCAST_LAKE)."""
 
-    def __init__(self, *, pipeline_file: str, lake: str | None, **kwargs: Any) -> None:  # noqa: ANN401
+    def __init__(self, *, pipeline: Pipeline, lake: str | None, **kwargs: Any) -> None:  # noqa: ANN401
         super().__init__(**kwargs)
-        self.pipeline_file, self.lake = pipeline_file, lake
+        self.pipeline_name, self.pipeline_file = pipeline.name, str(lasting(Path(pipeline.source)))
+        self.lake = lake
 
 
-class AssetOperator(BaseOperator):
+class AssetOperator(PipelineOperator):
     """A task that publishes: its outlets are the assets of the pipeline."""
 
     def __init__(self, *, pipeline: Pipeline, **kwargs: Any) -> None:  # noqa: ANN401
         self.asset: Asset = pipeline_asset(pipeline.name)
         self.publications: Asset = publications_asset(pipeline.name)
-        super().__init__(outlets=[self.asset, self.publications], **kwargs)
-        self.pipeline_name = pipeline.name
+        super().__init__(pipeline=pipeline, outlets=[self.asset, self.publications], **kwargs)
 
     def send_events(self, context: Context, attempt: "PublicationAttempt") -> dict[str, Any]:
         """Send the events of a publication: one for each changed slice, or one for all of them if there are many.

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import timedelta
-from pathlib import Path
+from typing import Any
 
 from airflow.sdk import DAG, Param
 
@@ -17,7 +17,6 @@ from jobs.dag_factory.decide_operators import (
 )
 from jobs.dag_factory.settings import DagSettings
 from jobs.orchestration.decision_actions import MAX_REASON, Action, decide_dag_id
-from jobs.pipeline.files import lasting
 from jobs.pipeline.models.pipeline import Pipeline
 
 RETRIES = 3
@@ -31,7 +30,7 @@ _PURPOSE = (
 
 def decide_dag(pipeline: Pipeline, settings: DagSettings) -> DAG:
     """Return the DAG that makes the decisions of persons. It is not paused, because a person waits for it."""
-    source, lake = str(lasting(Path(pipeline.source))), settings.lake
+    own: dict[str, Any] = {"pipeline": pipeline, "lake": settings.lake}
     with DAG(
         dag_id=decide_dag_id(pipeline.name),
         description=f"Decide on {pipeline.name}: publish, waive, cancel, roll back, resume",
@@ -48,10 +47,10 @@ def decide_dag(pipeline: Pipeline, settings: DagSettings) -> DAG:
         },
         tags=[*settings.tags, *(pipeline.tags or ()), "decide"],
     ) as dag:
-        decide = DecideOperator(task_id=DECIDE, pipeline_file=source, lake=lake)
-        publish = PublishDecidedOperator(task_id=PUBLISH, pipeline=pipeline, pipeline_file=source, lake=lake)
+        decide = DecideOperator(task_id=DECIDE, **own)
+        publish = PublishDecidedOperator(task_id=PUBLISH, **own)
         # The publication of equal rows skips `publish`, and the stopped DAG run is to be cleared nevertheless.
-        clear_gate = ClearGateOperator(task_id=CLEAR_GATE, trigger_rule="none_failed", pipeline_file=source, lake=lake)
+        clear_gate = ClearGateOperator(task_id=CLEAR_GATE, trigger_rule="none_failed", **own)
         decide >> publish >> clear_gate
     return dag
 

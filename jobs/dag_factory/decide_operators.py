@@ -8,7 +8,7 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowSkipException
 from typing_extensions import override
 
-from jobs.dag_factory.assets import AssetOperator, LakeOperator
+from jobs.dag_factory.assets import AssetOperator, PipelineOperator
 from jobs.dag_factory.dag_runs import clear_run, state_of
 from jobs.dag_factory.task_errors import our_errors
 from jobs.plain_text import escaped
@@ -34,7 +34,7 @@ def _decision_errors(context: Context) -> Iterator[None]:
             raise
 
 
-class DecideOperator(LakeOperator):
+class DecideOperator(PipelineOperator):
     """Checks the decision against the ledger of now, and writes it. It is refused if something has changed since."""
 
     @override
@@ -54,10 +54,6 @@ class DecideOperator(LakeOperator):
 class PublishDecidedOperator(AssetOperator):
     """Publishes the request in the name of the person, and sends asset events for the slices that have changed."""
 
-    def __init__(self, *, pipeline_file: str, lake: str | None, **kwargs: Any) -> None:  # noqa: ANN401
-        super().__init__(**kwargs)
-        self.pipeline_file, self.lake = pipeline_file, lake
-
     @override
     def execute(self, context: Context) -> dict[str, Any]:
         from jobs.orchestration import decisions
@@ -70,7 +66,7 @@ class PublishDecidedOperator(AssetOperator):
         return self.send_events(context, outcome)
 
 
-class ClearGateOperator(LakeOperator):
+class ClearGateOperator(PipelineOperator):
     """Clears the DAG runs that failed checks had stopped, unless a page has cleared their gate already."""
 
     @override

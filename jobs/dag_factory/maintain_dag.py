@@ -1,18 +1,16 @@
 """The DAG `maintain_<name>` of a pipeline with `retention`: reads a share of the stored rows again, and cleans up."""
 
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from airflow.sdk import DAG, Context, CronTriggerTimetable
 from typing_extensions import override
 
-from jobs.dag_factory.assets import LakeOperator
+from jobs.dag_factory.assets import PipelineOperator
 from jobs.dag_factory.dag_page import dag_page
 from jobs.dag_factory.pipeline_dags import task_defaults
 from jobs.dag_factory.settings import DagSettings
 from jobs.dag_factory.task_errors import RowsDamaged, leave_verdict, our_errors
-from jobs.pipeline.files import lasting
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.plain_text import counted, escaped
 
@@ -20,7 +18,7 @@ SCRUB, CLEAN = "scrub", "clean"
 _START = datetime(2020, 1, 1, tzinfo=UTC)
 
 
-class ScrubOperator(LakeOperator):
+class ScrubOperator(PipelineOperator):
     """Compares the stored rows of a share of the slices with the ledger, so that each slice is read once a month.
 
     Each day since the last successful run has its share, so the schedule may be a weekly one. It fails without retry if
@@ -46,7 +44,7 @@ class ScrubOperator(LakeOperator):
         return done
 
 
-class CleanOperator(LakeOperator):
+class CleanOperator(PipelineOperator):
     """Removes the rows past their retention, and the files that nothing needs any more, as `hindcast clean` does."""
 
     @override
@@ -69,7 +67,6 @@ def maintain_dag(pipeline: Pipeline, settings: DagSettings) -> DAG | None:
     """Return the DAG that keeps the lake of a pipeline in order; None if its file has no `retention`."""
     if pipeline.retention is None:
         return None
-    source, lake = str(lasting(Path(pipeline.source))), settings.lake
     purpose = "Compares a share of the stored rows with the ledger, and removes what is past the retention."
     with DAG(
         dag_id=f"maintain_{pipeline.name}",
@@ -83,6 +80,6 @@ def maintain_dag(pipeline: Pipeline, settings: DagSettings) -> DAG | None:
         default_args=task_defaults(pipeline, settings),
         tags=[*settings.tags, *(pipeline.tags or ()), "maintain"],
     ) as dag:
-        read = ScrubOperator(task_id=SCRUB, pipeline_file=source, lake=lake)
-        _ = read >> CleanOperator(task_id=CLEAN, pipeline_file=source, lake=lake)
+        read = ScrubOperator(task_id=SCRUB, pipeline=pipeline, lake=settings.lake)
+        _ = read >> CleanOperator(task_id=CLEAN, pipeline=pipeline, lake=settings.lake)
     return dag

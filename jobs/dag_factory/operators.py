@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, assert_never
 
-from airflow.sdk import BaseOperator, Context
+from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, AirflowSkipException, TaskDeferred
 from typing_extensions import override
 
 from jobs.dag_factory.addresses import ReviewLink, absolute
-from jobs.dag_factory.assets import AssetOperator, LakeOperator
+from jobs.dag_factory.assets import AssetOperator, PipelineOperator
 from jobs.dag_factory.dag_runs import (
     asset_events,
     clear_run,
@@ -44,26 +44,17 @@ class SlicesHeld(AirflowFailException):
         self.gate = gate
 
 
-class PlanOperator(BaseOperator):
+class PlanOperator(PipelineOperator):
     """Decides what to replay. While the decision is to wait, it is deferred, however long that takes: no slot is held.
 
     If slices are left that are not complete yet, it starts the DAG run that waits for them, which begins when this one
     has ended. `producers` are the URIs of the assets of `ready.producer`.
     """
 
-    def __init__(
-        self,
-        *,
-        pipeline: Pipeline,
-        kind: "Kind",
-        pipeline_file: str,
-        lake: str | None,
-        producers: Sequence[str] = (),
-        **kwargs: Any,  # noqa: ANN401
-    ) -> None:
-        super().__init__(**kwargs)
-        self.kind, self.pipeline_file, self.lake, self.producers = kind, pipeline_file, lake, tuple(producers)
-        self.pipeline_name = pipeline.name
+    def __init__(self, *, pipeline: Pipeline, kind: "Kind", **kwargs: Any) -> None:  # noqa: ANN401
+        super().__init__(pipeline=pipeline, **kwargs)
+        ready = pipeline.log.ready
+        self.kind, self.producers = kind, () if ready is None or kind == "backfill" else ready.producers
 
     @override
     def execute(self, context: Context) -> dict[str, Any]:
@@ -140,7 +131,7 @@ class PlanOperator(BaseOperator):
         self.log.info("DAG run %s waits for it, and begins when this one has ended", run_id)
 
 
-class GateOperator(BaseOperator):
+class GateOperator(PipelineOperator):
     """Fails without retry if a check failed. Nothing is published until a person decides.
 
     A gate that fails, and every gate of a backfill, logs what the publication would change.
@@ -148,9 +139,8 @@ class GateOperator(BaseOperator):
 
     operator_extra_links = (ReviewLink(),)
 
-    def __init__(self, *, pipeline: Pipeline, kind: "Kind", **kwargs: Any) -> None:  # noqa: ANN401
+    def __init__(self, *, kind: "Kind", **kwargs: Any) -> None:  # noqa: ANN401
         super().__init__(**kwargs)
-        self.pipeline_name = pipeline.name
         self.kind = kind
 
     @override
@@ -220,7 +210,7 @@ class PublishOperator(AssetOperator):
             self.log.warning("the DAG runs that this publication settles were not cleared: %s", escaped(error))
 
 
-class RestateOperator(LakeOperator):
+class RestateOperator(PipelineOperator):
     """Starts `backfill_<name>` for the proposed restatement, if the pipeline file has `restate: {mode: auto}`.
 
     The DAG run publishes if every check passes. It is started once for the same changes of the log. If it has failed,

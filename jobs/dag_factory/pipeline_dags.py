@@ -5,7 +5,6 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, Asset, AssetAll, AssetOrTimeSchedule, CronDataIntervalTimetable, Param
@@ -30,7 +29,6 @@ from jobs.dag_factory.operators import (
 from jobs.dag_factory.replay_operator import ReplayOperator
 from jobs.dag_factory.settings import DagSettings
 from jobs.orchestration.backfill_form import BOUND_TEXTS, IF_OPEN_TEXTS, MAX_REASON
-from jobs.pipeline.files import lasting
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.schedule import ScheduleGrammar
 from jobs.pipeline.slices import past_end, schedule_end_ms, show_ms, slice_grid
@@ -128,12 +126,8 @@ def add_tasks(pipeline: Pipeline, kind: "Kind", settings: DagSettings) -> None:
     With `mode: auto` in `restate` or `repair`, the scheduled DAG has a fifth task. It runs also if there was nothing to
     replay.
     """
-    source = str(lasting(Path(pipeline.source)))
-    ready = pipeline.log.ready
-    producers = () if ready is None or kind == "backfill" else ready.producers
-    plan = PlanOperator(
-        task_id=PLAN, pipeline=pipeline, kind=kind, pipeline_file=source, lake=settings.lake, producers=producers
-    )
+    own: dict[str, Any] = {"pipeline": pipeline, "lake": settings.lake}
+    plan = PlanOperator(task_id=PLAN, kind=kind, **own)
     replay = ReplayOperator(
         task_id=REPLAY,
         pool=settings.pools.daily if kind == "replay" else settings.pools.backfill,
@@ -143,14 +137,12 @@ def add_tasks(pipeline: Pipeline, kind: "Kind", settings: DagSettings) -> None:
         driver_memory=settings.driver_memory,
         spark_binary=str(PROGRAMS / "spark-submit-pdeathsig"),
     )
-    gate = GateOperator(task_id=GATE, pipeline=pipeline, kind=kind)
-    publish = PublishOperator(task_id=PUBLISH, pipeline=pipeline)
+    gate = GateOperator(task_id=GATE, kind=kind, **own)
+    publish = PublishOperator(task_id=PUBLISH, **own)
     plan >> replay >> gate >> publish
     starts_requests = any(part is not None and part.mode == "auto" for part in (pipeline.restate, pipeline.repair))
     if kind == "replay" and starts_requests:
-        publish >> RestateOperator(
-            task_id=RESTATE, trigger_rule="none_failed", pipeline_file=source, lake=settings.lake
-        )
+        publish >> RestateOperator(task_id=RESTATE, trigger_rule="none_failed", **own)
 
 
 NOT_BLANK = r"\S"

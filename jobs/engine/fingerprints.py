@@ -5,7 +5,7 @@ A fingerprint is the lower-case hex of the SHA-256 of canonical JSON (sorted key
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
@@ -14,7 +14,6 @@ from typing_extensions import override
 from jobs.engine.user_functions import Functions
 from jobs.pipeline.files import pipeline_document
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.pipeline.models.triggers import TriggerGrammar
 from jobs.pipeline.models.windows import WindowsGrammar
 from jobs.runs import Slice
 from windowlib.keyed.snapshots import STATE_VERSION
@@ -24,63 +23,25 @@ from windowlib.records.tables import CHECKPOINT_TABLES
 # Increase it when windowlib computes other rows for a spec than before: every slice then gets a new run.
 SEMANTICS_VERSION = 2
 
-# The same for pipelines that use the replay's clock only. 1: records at the end of a slice that moved no time met the
-# clock of the slice's end.
-CLOCK_VERSION = 2
-
 # The same for pipelines with users' functions only. 1: functions shared values with other windows, keys and states, and
 # Arrow converted values to the type of a column in silence. 2: a firing without a result left the pane before it, and a
 # state of a trigger could have the name of one of Hindcast's.
 FUNCTIONS_VERSION = 3
 
-# The same for a `timeout` around a trigger that waits for the clock, is composite or is a user's. 1: a time-out deleted
-# timers of that trigger, and kept its state when it reset the trigger.
-TIMEOUTS_VERSION = 2
 _WITHOUT_TIMEOUT_RULES = {
     "event_time", "continuous", "count", "delta", "purging", "timeout", "never", "end_of_stream"
 }  # fmt: skip
-
-# The same for a `timestamp_combiner`. 1: a retraction, or a superseded row, had the end of the window as its time.
-COMBINERS_VERSION = 2
-
-# The same for `continuous` by event time in windows that event time does not end. 1: one watermark could pass any
-# number of intervals.
-CONTINUOUS_VERSION = 2
-
-# The same for an `evictor` that may keep no record, where panes accumulate. 1: a firing without a result left the pane
-# before it.
-EVICTORS_VERSION = 2
-
-# The same for MongoDB's stages with one of these operators, if it has this field. 1: $dateDiff counted no change of the
-# clock, $dateToString wrote the offset of a time zone, wrong fields were ignored, and texts of doubles were Python's.
-DOCUMENTS_VERSION = 2
 _DOCUMENT_RULES = {
     "$dateDiff": "timezone", "$dateToString": "timezone", "$dateFromString": "timezone",
     "$filter": "limit", "$zip": "defaults",
     "$toLower": None, "$toUpper": None, "$strcasecmp": None,
     "$substr": None, "$substrCP": None, "$substrBytes": None,
 }  # fmt: skip
-
-# The same for these operators, and for paths of inner fields. 1: dates plus doubles, sets, decimals of doubles, and
-# fields inside arrays of arrays were not those of MongoDB.
-OPERATORS_VERSION = 2
 _OPERATOR_RULES = dict.fromkeys((
     "$add", "$subtract", "$toString", "$toDecimal", "$convert", "$setUnion", "$setIntersection", "$setDifference",
     "$elemMatch",
 ))  # fmt: skip
 _STAGES_WITH_PATHS = ("$project", "$addFields", "$set", "$unset", "$unwind")
-
-# The same for retracting panes of a user's function with a struct as output. 1: a result that is a mapping of columns
-# became null in a checkpoint, so a retraction after it had null.
-RETRACTIONS_VERSION = 2
-
-# The same for users' triggers, evictors and gaps beside aggregates. 1: structs were tuples, and records of open windows
-# were stored by the places of their columns.
-RECORDS_VERSION = 2
-
-# The same for sessions with `after_watermark` and `late`, or with a user's trigger, which may be one of these. 1: a
-# session that a late record had made longer than the watermark stayed late, and did not fire at its new end.
-SESSION_ENDS_VERSION = 2
 
 RUN_ID_DIGITS = 32
 _KEPT: Final = 64
@@ -110,12 +71,7 @@ def spec_fingerprint(pipeline: Pipeline) -> str:
     pipeline file gives it, and a pipeline with one the version of the rules for functions.
     Raises SpecError: the module of a function does not exist or cannot be read.
     """
-    versions = (
-        SEMANTICS_VERSION, STATE_VERSION, CLOCK_VERSION, TIMEOUTS_VERSION, COMBINERS_VERSION, CONTINUOUS_VERSION,
-        DOCUMENTS_VERSION, OPERATORS_VERSION, EVICTORS_VERSION, RETRACTIONS_VERSION, RECORDS_VERSION,
-        SESSION_ENDS_VERSION,
-    )  # fmt: skip
-    kept = _kept_fingerprint(_ByIdentity(pipeline), versions)
+    kept = _kept_fingerprint(_ByIdentity(pipeline), (SEMANTICS_VERSION, STATE_VERSION, *VERSIONS.values()))
     if kept is not None:
         return kept
     code = Functions(source=pipeline.source, directory=pipeline.functions_dir)
@@ -147,72 +103,117 @@ def _kept_fingerprint(key: _ByIdentity, _versions: tuple[int, ...]) -> str | Non
 
 def _declaration(pipeline: Pipeline) -> dict[str, object]:
     """Return all that the fingerprint is of, apart from users' functions."""
-    whole: dict[str, object] = {
-        "semantics_version": [SEMANTICS_VERSION, STATE_VERSION],
-        "spec": relevant_document(pipeline_document(pipeline)),
-    }
-    if pipeline.uses_clock:
-        whole["clock_version"] = CLOCK_VERSION
+    applying = [name for name, applies in _RULES.items() if applies(pipeline)]
     if pipeline.windows is not None:
-        whole |= _versions_of(pipeline.windows)
-        if pipeline.aggregates and pipeline.windows.functions():
-            whole["records_version"] = RECORDS_VERSION
-    if _retracts_structs(pipeline):
-        whole["retractions_version"] = RETRACTIONS_VERSION
-    return whole
-
-
-def _versions_of(windows: WindowsGrammar) -> dict[str, object]:
-    versions: dict[str, object] = {}
-    if _has_timeout_rules(windows.trigger):
-        versions["timeouts_version"] = TIMEOUTS_VERSION
-    if windows.timestamp_combiner != "end_of_window":
-        versions["combiners_version"] = COMBINERS_VERSION
-    if _has_endless_intervals(windows):
-        versions["continuous_version"] = CONTINUOUS_VERSION
-    if _may_evict_all(windows):
-        versions["evictors_version"] = EVICTORS_VERSION
-    if _has_late_sessions(windows):
-        versions["session_ends_version"] = SESSION_ENDS_VERSION
-    stage = windows.atlas.stage if windows.atlas else None
-    if _has_operators(stage, _DOCUMENT_RULES):
-        versions["documents_version"] = DOCUMENTS_VERSION
-    if _has_operators(stage, _OPERATOR_RULES) or _has_paths(stage):
-        versions["operators_version"] = OPERATORS_VERSION
-    return versions
+        applying += [name for name, applies in _RULES_OF_WINDOWS.items() if applies(pipeline.windows)]
+    versions = {"semantics_version": [SEMANTICS_VERSION, STATE_VERSION], **{name: VERSIONS[name] for name in applying}}
+    return {"spec": relevant_document(pipeline_document(pipeline)), **versions}
 
 
 def _may_evict_all(windows: WindowsGrammar) -> bool:
-    """Return whether EVICTORS_VERSION counts for windows. Those with a user's evictor have FUNCTIONS_VERSION."""
+    """Evictors that may keep no record, where panes accumulate. Those with a user's evictor have FUNCTIONS_VERSION.
+
+    1: a firing without a result left the pane before it.
+    """
     evictor = windows.evictor if windows.accumulation == "accumulating" else None
     return evictor is not None and (evictor.delta is not None or (evictor.count is not None and not evictor.count.keep))
 
 
 def _has_endless_intervals(windows: WindowsGrammar) -> bool:
-    """Return whether CONTINUOUS_VERSION counts for windows."""
+    """`continuous` by event time in windows that event time does not end.
+
+    1: one watermark could pass any number of intervals.
+    """
     parts = windows.trigger.whole() if windows.trigger and (windows.is_unbounded or windows.is_processing_time) else ()
     return any(part.continuous is not None and part.continuous.time == "event" for part in parts)
 
 
 def _has_late_sessions(windows: WindowsGrammar) -> bool:
-    """Return whether SESSION_ENDS_VERSION counts for windows."""
+    """Sessions with `after_watermark` and `late`, or with a user's trigger, which may be one of these.
+
+    1: a session that a late record had made longer than the watermark stayed late, and did not fire at its new end.
+    """
     parts = windows.trigger.whole() if windows.trigger and (windows.session or windows.dynamic_session) else ()
     ends = [part.after_watermark for part in parts]
     return any(part.function for part in parts) or any(end is not None and end.late is not None for end in ends)
 
 
-def _has_timeout_rules(trigger: TriggerGrammar | None) -> bool:
-    """Return whether TIMEOUTS_VERSION counts for a trigger."""
-    timeouts = [part.timeout for part in (trigger.whole() if trigger else ()) if part.timeout is not None]
-    inside = [part for timeout in timeouts for part in timeout.trigger.whole()]
+def _has_timeout_rules(windows: WindowsGrammar) -> bool:
+    """A `timeout` around a trigger that waits for the clock, is composite or is a user's.
+
+    1: a time-out deleted timers of that trigger, and kept its state when it reset the trigger.
+    """
+    parts = windows.trigger.whole() if windows.trigger else ()
+    inside = [inner for part in parts if part.timeout is not None for inner in part.timeout.trigger.whole()]
     return any(part.kind not in _WITHOUT_TIMEOUT_RULES or part.needs_clock for part in inside)
 
 
+def _combines_timestamps(windows: WindowsGrammar) -> bool:
+    """A `timestamp_combiner`. 1: a retraction, or a superseded row, had the end of the window as its time."""
+    return windows.timestamp_combiner != "end_of_window"
+
+
+def _has_document_rules(windows: WindowsGrammar) -> bool:
+    """MongoDB's stages with one of `_DOCUMENT_RULES`, if it has this field.
+
+    1: $dateDiff counted no change of the clock, $dateToString wrote the offset of a time zone, wrong fields were
+    ignored, and texts of doubles were Python's.
+    """
+    return windows.atlas is not None and _has_operators(windows.atlas.stage, _DOCUMENT_RULES)
+
+
+def _has_operator_rules(windows: WindowsGrammar) -> bool:
+    """MongoDB's stages with one of `_OPERATOR_RULES`, or with paths of inner fields.
+
+    1: dates plus doubles, sets, decimals of doubles, and fields inside arrays of arrays were not those of MongoDB.
+    """
+    stage = windows.atlas.stage if windows.atlas else None
+    return _has_operators(stage, _OPERATOR_RULES) or _has_paths(stage)
+
+
+def _uses_clock(pipeline: Pipeline) -> bool:
+    """The replay's clock. 1: records at the end of a slice that moved no time met the clock of the slice's end."""
+    return pipeline.uses_clock
+
+
+def _stores_records(pipeline: Pipeline) -> bool:
+    """Users' triggers, evictors and gaps beside aggregates.
+
+    1: structs were tuples, and records of open windows were stored by the places of their columns.
+    """
+    return bool(pipeline.windows is not None and pipeline.aggregates and pipeline.windows.functions())
+
+
 def _retracts_structs(pipeline: Pipeline) -> bool:
-    """Return whether RETRACTIONS_VERSION counts for a pipeline."""
+    """Retracting panes of a user's function with a struct as output.
+
+    1: a result that is a mapping of columns became null in a checkpoint, so a retraction after it had null.
+    """
     is_retracting = pipeline.windows is not None and pipeline.windows.accumulation == "retracting"
     kinds = pipeline.process.output.values() if is_retracting and pipeline.process is not None else ()
     return any(kind.lstrip().startswith("struct") for kind in kinds)
+
+
+_RULES: Final[Mapping[str, Callable[[Pipeline], bool]]] = {
+    "clock_version": _uses_clock,
+    "records_version": _stores_records,
+    "retractions_version": _retracts_structs,
+}
+_RULES_OF_WINDOWS: Final[Mapping[str, Callable[[WindowsGrammar], bool]]] = {
+    "timeouts_version": _has_timeout_rules,
+    "combiners_version": _combines_timestamps,
+    "continuous_version": _has_endless_intervals,
+    "evictors_version": _may_evict_all,
+    "session_ends_version": _has_late_sessions,
+    "documents_version": _has_document_rules,
+    "operators_version": _has_operator_rules,
+}
+"""Name of a version in the fingerprint -> whether it counts for a pipeline, or its windows: only these get new runs.
+
+The docstring of a rule tells what it is about, and what was wrong up to version 1.
+"""
+VERSIONS: Final = dict.fromkeys((*_RULES, *_RULES_OF_WINDOWS), 2)
+"""The newest version of each rule."""
 
 
 def _has_operators(value: object, rules: Mapping[str, str | None]) -> bool:

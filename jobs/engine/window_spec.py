@@ -66,7 +66,7 @@ def pipeline_aggregates(pipeline: Pipeline, columns: Mapping[str, str]) -> dict[
     """
     built: dict[str, Aggregate] = {}
     for name, grammar in pipeline.aggregates.items():
-        input_type = None if grammar.column is None else columns[grammar.column]
+        input_type = None if grammar.column is None else columns.get(grammar.column)
         with naming(pipeline.source, f"aggregates.{name}"):
             built[name] = aggregate(grammar.kind, input_type, name=name)
     return built

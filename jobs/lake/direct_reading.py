@@ -74,7 +74,7 @@ def direct_reading(log: PinnedLog) -> DirectReading:
 
 
 def _by_spark(log: PinnedLog, why: str) -> DirectReading:
-    if not log.is_read_by_spark:
+    if not log.table.is_read_by_spark:
         raise LogError(
             f"event log {log.uri} cannot be read: {why}. Only Spark reads that, and only in a Delta table without "
             "`log.changes`; write the records into such a table (docs/reference/logs.md)"

@@ -18,13 +18,11 @@ from jobs.lake.log_files import LogFiles, place_of
 from jobs.lake.log_version import NO_COMMITS, LogPlace, LogVersion
 from jobs.lake.pinned_files import BYTES_PER_RECORD, PinnedFile, refuse_damage
 from jobs.lake.row_tracking import ROW_ID_COLUMN, VERSION_COLUMN
-from jobs.lake.slice_instants import Span
 from jobs.lake.slicing import SlicedFiles, Slicing
 from jobs.lake.slicing_choice import is_partitioned, slicing_of
 from jobs.pipeline.look_back import LookBack
 from jobs.pipeline.models.log import SliceGrammar
 from jobs.runs import LogCoordinates, Slice
-from windowlib.libraries import pa
 from windowlib.records.column_types import Node, without_metadata, without_variants
 
 
@@ -63,6 +61,7 @@ class PinnedLog:
     to its first type. `data_ms` are the distinct instants of the slice column that have records, ascending, inside
     and outside the range. `earlier` are the files of the slices before, in which `log.distinct` looks for earlier
     records. `unknown` are slices whose records are not known, if the log may be changed. `log_files` has its commits.
+    `table` tells everything else of the log, and `slicing` the slices of its files and of the groups of `history`.
     """
 
     uri: str
@@ -79,8 +78,8 @@ class PinnedLog:
     history: CommitHistory
     _coordinates: Mapping[str, LogCoordinates]
     _known: KnownLog
-    _slicing: Slicing = field(compare=False, repr=False)
-    _table: LogVersion = field(compare=False, repr=False)
+    slicing: Slicing = field(compare=False, repr=False)
+    table: LogVersion = field(compare=False, repr=False)
     log_files: LogFiles = field(compare=False, repr=False)
 
     @property
@@ -117,23 +116,7 @@ class PinnedLog:
 
     @property
     def is_partitioned(self) -> bool:
-        return is_partitioned(self._table, self._slicing.cut.by)
-
-    @property
-    def slice_names(self) -> Mapping[str, str]:
-        """Slice column -> its name in the commits."""
-        return {name: self._table.physical[name] for name in self._slicing.cut.by.columns}
-
-    @property
-    def is_read_by_spark(self) -> bool:
-        return self._table.is_read_by_spark
-
-    def missing(self, slices: Sequence[Slice]) -> Mapping[str, str] | None:
-        return self._table.missing(slices)
-
-    def is_whole(self, slice_: Slice) -> bool:
-        """Return whether the log can have all records of a slice, as `LogVersion.is_whole`."""
-        return self._table.is_whole(slice_)
+        return is_partitioned(self.table, self.slicing.cut.by)
 
     def refuse_replaced(self) -> None:
         """Compare the files with the listing of the pin, if the writer of the log may replace files.
@@ -141,14 +124,6 @@ class PinnedLog:
         Raises LogError: names a file that was removed or replaced since.
         """
         refuse_replaced(self.whole.covered_files())
-
-    def slice_of(self, group: str | None) -> str | None:
-        """Return the slice of a group of `history`; None outside of the slices."""
-        return self._slicing.slice_of(group)
-
-    def span_of(self, action: Mapping[str, Any], *, version: int) -> Span | None:
-        """Return the instants between which the file of an action may have records; None if it has none of a slice."""
-        return self._slicing.span(str(action["path"]), action, version=version)
 
     def place(self, file: PinnedFile) -> str:
         """Return the absolute path of a file in the file system of the log."""
@@ -166,7 +141,7 @@ class PinnedLog:
 
     def unordered(self, order: CommitOrder) -> frozenset[str]:
         """Return the slices that have lost an order of commits. The log need not be pinned with an order."""
-        log, files = self._table, self.whole.files
+        log, files = self.table, self.whole.files
         return unordered_slices(log, files, self.log_files, live=log.files(), order=order)
 
     def moved(self) -> dict[int, tuple[int, int]]:
@@ -178,9 +153,6 @@ class PinnedLog:
             and file.appended is not None
             and file.appended != (file.row_ids.commit_version, file.row_ids.base_row_id)
         }
-
-    def bounds(self, column: str) -> "pa.Table":
-        return self._table.bounds(column)
 
     def coordinates(self, slice_id: str) -> LogCoordinates:
         """Return the coordinates of a slice's input. No fingerprint covers them (docs/explanation/laws.md)."""
@@ -196,7 +168,7 @@ class PinnedLog:
 
     def covered_files(self) -> tuple[CoveredFile, ...]:
         """Return the files in the order of their paths, with the digests that earlier readings of them have stored."""
-        return covered_files(self._table, self.files, known=self._known)
+        return covered_files(self.table, self.files, known=self._known)
 
     def known(self) -> KnownLog:
         """Return the results of this read, which make the next `pin_log` cheaper."""
@@ -212,7 +184,7 @@ class PinnedLog:
             log_digests=self._known.log_digests,
             accepted=self._known.accepted,
             newest=self._known.newest,
-            opened=self._table,
+            opened=self.table,
         )
 
 
@@ -241,11 +213,15 @@ def pin_log(
     back = slices if isinstance(slices, LookBack) else LookBack(slices=tuple(slices))
     slicing = slicing_of(log, log_files, Cut(uri=log.uri, by=by, slices=back.every))
     sliced = _sliced(slicing)
-    files = sliced.files if may_be_changed else _known_files(sliced, log, log_files, order=order)
+    if sliced.unknown and not may_be_changed:
+        raise next(iter(sliced.unknown.values()))
+    files = sliced.files
     by_slice = SliceFiles.grouped(files, back)
     history = known_history(log, slicing, log_files, digests=by_slice.own_digests(), known=known, few=few_commits)
     commits = slice_commits(history, slicing, known=known, log=log, may_be_broken=may_be_changed)
     nothing = _without_files(log, history, log_files, since=known_since(log, history, log_files, known=known))
+    if order is not None and not may_be_changed:
+        files = with_append_places(log, files, log_files, live=log.files(), order=order)
     if not may_be_changed:
         refuse_damage(log, files, accepted=known.accepted_of(log.table_id).values())
     return PinnedLog(
@@ -263,8 +239,8 @@ def pin_log(
         history=history,
         _coordinates=by_slice.coordinates(nothing, commits),
         _known=known,
-        _slicing=slicing,
-        _table=log,
+        slicing=slicing,
+        table=log,
         log_files=log_files,
     )
 
@@ -291,20 +267,6 @@ def _without_files(log: LogVersion, history: CommitHistory, files: LogFiles, *, 
         log_digests=files.new_digests(),
         columns=log.column_hashes,
     )
-
-
-def _known_files(
-    sliced: SlicedFiles, log: LogVersion, log_files: LogFiles, *, order: CommitOrder | None
-) -> tuple[PinnedFile, ...]:
-    """Return the files of the slices, with their places if an order of commits is asked.
-
-    Raises LogError: the slices of some records are not known, or their order is not.
-    """
-    if sliced.unknown:
-        raise next(iter(sliced.unknown.values()))
-    if order is None:
-        return sliced.files
-    return with_append_places(log, sliced.files, log_files, live=log.files(), order=order)
 
 
 def files_of_slices(log: LogVersion, *, by: SliceGrammar, slices: Sequence[Slice]) -> tuple[PinnedFile, ...]:

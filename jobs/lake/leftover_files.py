@@ -17,9 +17,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Final, Protocol, TypeVar
-
-from typing_extensions import override
+from typing import Final, TypeVar
 
 from jobs.lake.arrow_types import arrow_table
 from jobs.lake.damage import reading
@@ -81,45 +79,22 @@ class CommittedFile:
     modified_ms: int
 
 
-class AttemptFiles(Protocol):
-    """The files of the attempts at a pipeline. All methods raise a StoreError if the store does not answer."""
-
-    def listed(self) -> Sequence[LeftoverFile]:
-        """Return all files of attempts. Files of the ledger, and files that Hindcast did not write, are not listed."""
-        ...
-
-    def named(self, tables: Iterable[str]) -> frozenset[str]:
-        """Return the paths of the data files that the newest versions of tables name, or did name in the past."""
-        ...
-
-    def committed(self, tables: Iterable[str]) -> Sequence[CommittedFile]:
-        """Return the files that the newest versions of tables name."""
-        ...
-
-    def delete_rows(self, table: str, attempts: Collection[Attempt], *, metadata: Mapping[str, str]) -> None:
-        """Delete all rows of attempts at slices. Their files stay. A second call deletes what a killed one has left."""
-        ...
-
-    def expired(self, tables: Iterable[str], *, older_than_ms: int) -> frozenset[str]:
-        """Return the paths of the files whose rows were deleted by a commit that is older."""
-        ...
-
-    def remove(self, paths: Iterable[str]) -> None:
-        """Remove files. A file that does not exist any more is no error."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LakeFiles(AttemptFiles):
-    """The files of the attempts at a pipeline in a lake: a directory, or an object store."""
+class LakeFiles:
+    """The files of the attempts at a pipeline in a lake: a directory, or an object store.
+
+    All methods raise a StoreError if the store does not answer.
+    """
 
     lake: Lake
     pipeline: str
     most_deleted: int = MOST_DELETED
 
-    @override
     def listed(self) -> list[LeftoverFile]:
-        """Return the files of tables, of `_scratch` and of `_probe`, and those without their names, by path."""
+        """Return the files of tables, of `_scratch` and of `_probe`, and those without their names, by path.
+
+        Files of the ledger, and files that Hindcast did not write, are not listed.
+        """
         return self._listed((_OF_UNNAMED, _OF_TABLE, _OF_SCRATCH, _OF_PROBE))
 
     def listed_copies(self) -> list[LeftoverFile]:
@@ -140,8 +115,8 @@ class LakeFiles(AttemptFiles):
         files = (_listed(info, tables, patterns) for info in infos if info.type == pafs.FileType.File)
         return sorted((file for file in files if file is not None), key=lambda file: file.path)
 
-    @override
     def named(self, tables: Iterable[str]) -> frozenset[str]:
+        """Return the paths of the data files that the newest versions of tables name, or did name in the past."""
         return frozenset(path for paths in self._each(self._named, tables) for path in paths)
 
     def _named(self, table: str) -> set[str]:
@@ -153,8 +128,8 @@ class LakeFiles(AttemptFiles):
             # What OPTIMIZE, DELETE or a clean-up removed belongs to older versions, until its file is deleted.
             return {place_of(root, path) for path in added} | _removed(opened, root, older_than_ms=0)
 
-    @override
     def committed(self, tables: Iterable[str]) -> list[CommittedFile]:
+        """Return the files that the newest versions of tables name."""
         return [file for files in self._each(self._committed, tables) for file in files]
 
     def _committed(self, table: str) -> list[CommittedFile]:
@@ -169,8 +144,8 @@ class LakeFiles(AttemptFiles):
             for size, modified, slice_id, attempt_id in zip(*columns, strict=True)
         ]
 
-    @override
     def delete_rows(self, table: str, attempts: Collection[Attempt], *, metadata: Mapping[str, str]) -> None:
+        """Delete all rows of attempts at slices. Their files stay. A second call deletes what a killed one has left."""
         from deltalake import CommitProperties
 
         uri = self.lake.table(self.pipeline, table)
@@ -191,8 +166,8 @@ class LakeFiles(AttemptFiles):
             until_committed(uri, partial(commit, texts[first : first + self.most_deleted]))
             forget_table(uri)
 
-    @override
     def expired(self, tables: Iterable[str], *, older_than_ms: int) -> frozenset[str]:
+        """Return the paths of the files whose rows were deleted by a commit that is older."""
 
         def expired(table: str) -> set[str]:
             _system, root = file_system(self.lake.table(self.pipeline, table))
@@ -211,9 +186,8 @@ class LakeFiles(AttemptFiles):
         with ThreadPoolExecutor(max_workers=_DELETERS) as pool:
             return list(pool.map(read, tables))
 
-    @override
     def remove(self, paths: Iterable[str]) -> None:
-        """Remove files, and the directories that they leave empty."""
+        """Remove files, and the directories that they leave empty. A file that does not exist any more is no error."""
         system, _root = file_system(self.lake.root)
 
         def remove(path: str) -> None:

@@ -138,12 +138,13 @@ def _first_commit(log: LogVersion, digests: Mapping[str, str], known: KnownLog) 
     return start
 
 
-def _commits_before(known: KnownLog, table_id: str) -> dict[str, set[int]]:
-    """Return slice -> the commits that earlier reads found for it."""
-    return {
-        slice_id: {commit for place in places if place.table_id == table_id for commit in place.commits}
+def _commits_before(known: KnownLog, log: LogVersion) -> dict[str, set[int]]:
+    """Return slice -> the commits that earlier reads found for it. A restored table has lost those of newer reads."""
+    same = {
+        slice_id: [place for place in places if place.table_id == log.table_id and place.version <= log.version]
         for slice_id, places in known.seen.items()
     }
+    return {slice_id: {commit for place in places for commit in place.commits} for slice_id, places in same.items()}
 
 
 def slice_commits(
@@ -155,7 +156,7 @@ def slice_commits(
     ignored, too.
     Raises LogError: a commit removed or changed records of a slice.
     """
-    commits = _commits_before(known, log.table_id)
+    commits = _commits_before(known, log)
     for version, rewrite in known.accepted_of(log.table_id).items():
         for name in rewrite.slices if version <= log.version else ():  # log retention may have removed the commit
             commits.setdefault(name, set()).add(version)

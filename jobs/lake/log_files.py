@@ -151,7 +151,8 @@ class LogFiles:
     def entries(self, version: int) -> Sequence[Entry]:
         """Return the actions of a commit.
 
-        Raises LogError: the file is damaged or empty. deltalake reads an empty newest commit as one without changes.
+        Raises LogError: the file is damaged, empty or gone. deltalake reads an empty newest commit as one without
+        changes.
         """
         return self.table_entries(version)
 
@@ -170,9 +171,16 @@ class LogFiles:
         return self._read[version]
 
     def _parse(self, path: str) -> Sequence[Entry]:
-        self.check([path])
-        with self.system.open_input_stream(path) as stream:
-            raw = stream.read()
+        with log_errors(self.uri, f"reading commit file {path}"):
+            try:
+                self.check([path])
+                with self.system.open_input_stream(path) as stream:
+                    raw = stream.read()
+            except FileNotFoundError as error:
+                raise LogError(
+                    f"commit file {path} of event log {self.uri} was removed after the log was listed (log retention, "
+                    "or a table that was made again). Run again"
+                ) from error
         try:
             entries = json_lines(raw)
         except ValueError as error:

@@ -95,7 +95,7 @@ def log_slices(place: LogPlace, *, by: SliceGrammar, back: LookBack, known: Know
     return LogSlices(
         table_id=pinned.table_id,
         version=pinned.version,
-        names=pinned.slice_names,
+        names={name: pinned.table.physical[name] for name in by.columns},
         coordinates={slice_id: pinned.coordinates(slice_id) for slice_id in ids},
         removed=_removed(pinned.whole, back),
     )
@@ -110,7 +110,7 @@ def _removed(pinned: PinnedLog, back: LookBack) -> dict[str, str]:
         if file.deleted is not None and not any(rewrite.vectors.get(file.path) == file.vector for rewrite in accepted)
     }
     for group, history in pinned.history.groups.items():
-        slice_id = pinned.slice_of(group)
+        slice_id = pinned.slicing.slice_of(group)
         if slice_id is not None and history.broken is not None:
             why[slice_id] = "commit {} ({})".format(*history.broken)
     every, removed = back.every, dict[str, str]()

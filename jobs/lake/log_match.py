@@ -23,12 +23,13 @@ class Match(Enum):
 def match_input(sightings: Sequence[Sighting], now: LogCoordinates) -> Match:
     """Compare a slice with all sightings of a run. Of the sightings of the present content, the newest decides.
 
-    The sightings are the oldest first.
+    The sightings are the oldest first. If the run was seen in the present table, those in other tables tell nothing.
     """
-    if len(sightings) == 1:
-        match = compare_coordinates(sightings[0].log, now)
-        return Match.DIFFERENT if match is Match.SAME and not sightings[0].is_equal else match
-    newest = {compare_coordinates(sighting.log, now): sighting for sighting in sightings}  # of each result
+    own = [sighting for sighting in sightings if sighting.log.table_id == now.table_id] or sightings
+    if len(own) == 1:
+        match = compare_coordinates(own[0].log, now)
+        return Match.DIFFERENT if match is Match.SAME and not own[0].is_equal else match
+    newest = {compare_coordinates(sighting.log, now): sighting for sighting in own}  # of each result
     if Match.SAME in newest:
         return Match.SAME if newest[Match.SAME].is_equal else Match.DIFFERENT
     if Match.CHANGED in newest and newest[Match.CHANGED].is_equal:
@@ -42,7 +43,8 @@ def compare_coordinates(then: LogCoordinates, now: LogCoordinates) -> Match:
     The same files have the same records, unless a name is that of another column now. If every commit between the
     versions is known, none of them removed a record, and the number of records tells whether one added some. If commits
     are gone, nothing is proven: a DELETE may have removed a record, and an append have added another one. A log without
-    commits has changed if its files have. Files without statistics have no number of records.
+    commits has changed if its files have. Files without statistics have no number of records. A table that was restored
+    from a backup has an older version: it has lost what later commits had added.
     """
     if then.table_id != now.table_id or then.has_other_column(now):
         return Match.CHANGED
@@ -56,4 +58,5 @@ def compare_coordinates(then: LogCoordinates, now: LogCoordinates) -> Match:
     has_other_earlier = then.earlier_records != now.earlier_records
     has_other_counts = is_counted and (then.records != now.records or has_other_earlier)
     has_new = has_other_counts or any(commit > then.version for commit in now.commits)
-    return Match.CHANGED if has_new else Match.SAME
+    has_lost = any(commit > now.version for commit in then.commits)
+    return Match.CHANGED if has_new or has_lost else Match.SAME

@@ -41,7 +41,7 @@ def spans_of_removals(place: LogPlace, *, by: SliceGrammar, known: KnownLog) -> 
     pinned = pin_log(place, by=by, slices=(), known=known, may_be_changed=True)
     files = pinned.log_files
     spans = [
-        pinned.span_of(action, version=version)
+        pinned.slicing.span(str(action["path"]), action, version=version)
         for version in range(pinned.history.since, pinned.version + 1)
         for action in map(_taken, files.entries(version))
         if action
@@ -67,7 +67,7 @@ def find_rewrites(place: LogPlace, *, by: SliceGrammar, slices: Sequence[Slice],
     pinned = pin_log(place, by=by, slices=slices, known=known, may_be_changed=True)
     touched: dict[int, set[str]] = {}
     for group, history in pinned.history.groups.items():
-        slice_id = pinned.slice_of(group)
+        slice_id = pinned.slicing.slice_of(group)
         for version, _operation in history.removals if slice_id is not None else ():
             touched.setdefault(version, set()).add(slice_id or "")
     files = pinned.log_files

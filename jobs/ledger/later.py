@@ -74,32 +74,9 @@ class Later(MutableMapping[K, V]):
     def __repr__(self) -> str:
         return repr(dict(self))
 
-    def own(self, key: K, copy: Callable[[V], V]) -> V:
-        """Return a value that the caller may change: the one that this mapping has alone, or a copy of a shared one."""
-        item = self._items[key]
-        if isinstance(item, Cell):
-            item = self._items[key] = copy(item.value)
-        return item
-
-    def copy(self, copy: Callable[[V], V] | None = None) -> "Later[K, V]":
-        """Return a mapping with the same values, or with copies of those that this mapping has alone."""
-        if copy is None:
-            return Later(self._items)
-        return Later({key: item if isinstance(item, Cell) else copy(item) for key, item in self._items.items()})
-
-    def turned(self, turn: Callable[[V], Any]) -> "Later[K, Any]":
-        """Return a mapping of what `turn` makes of the values: now from own values, later from shared ones."""
-        later = cells(self._items.values(), lambda cell: turn(cell.value))
-        return Later(
-            {
-                key: cell if isinstance(item, Cell) else turn(item)
-                for (key, item), cell in zip(self._items.items(), later, strict=True)
-            }
-        )
-
-    def with_items(self, items: dict[K, V]) -> "Later[K, V]":
-        """Return a mapping with some other items, or with more of them at its end."""
-        return Later(self._items | items)
+    def copy(self) -> "Later[K, V]":
+        """Return a mapping with the same values."""
+        return Later(self._items)
 
     def sequence(self) -> "LaterSequence[V]":
         """Return the values in the order of the keys."""

@@ -22,7 +22,7 @@ from jobs.ledger.events import STORAGE_KINDS, EventKind, LedgerEvent, event_rows
 from jobs.ledger.head import Head, recovered_event
 from jobs.ledger.history import REMEMBERED, EventHistory
 from jobs.ledger.projection import Projection
-from jobs.ledger.table import ConflictError, LedgerStore, LedgerTable
+from jobs.ledger.table import ConflictError, LedgerTable
 from jobs.ledger.view import LedgerView
 from jobs.storage import is_remote
 from windowlib.errors import LedgerError, StoreError
@@ -57,7 +57,10 @@ DEFAULT_LIMITS = LedgerLimits()
 
 
 class Ledger:
-    """The ledger of one pipeline, for one thread. Without a table, the view is empty. The first write creates it."""
+    """The ledger of one pipeline, for one thread. Without a table, the view is empty. The first write creates it.
+
+    What was read of a `store` that the caller gives is neither remembered nor stored as a snapshot.
+    """
 
     def __init__(
         self,
@@ -66,22 +69,21 @@ class Ledger:
         now_ms: Clock,
         sleep: Callable[[float], None] = time.sleep,
         limits: LedgerLimits = DEFAULT_LIMITS,
-        store: LedgerStore | None = None,
+        store: LedgerTable | None = None,
     ) -> None:
         self.uri = uri
         self.now_ms = now_ms
         self._sleep = sleep
         self._limits = limits
-        self._table = LedgerTable(uri) if store is None else None  # a ledger in another store is not remembered
-        self._store: LedgerStore = self._table or store or LedgerTable(uri)
+        self._remembers = store is None
+        self._store = LedgerTable(uri) if store is None else store
         self._given_up: Head | None = None
         self._written = 0  # the version of the last own commit
         self._forget()
 
     def twin(self) -> "Ledger":
         """Return a new `Ledger` of the same table, for another thread."""
-        store = None if isinstance(self._store, LedgerTable) else self._store
-        return type(self)(self.uri, now_ms=self.now_ms, sleep=self._sleep, limits=self._limits, store=store)
+        return type(self)(self.uri, now_ms=self.now_ms, sleep=self._sleep, limits=self._limits)
 
     def view(self, at: int | None = None) -> LedgerView:
         """Return the view of the newest version, or of version `at`, of rows as they are stored now.
@@ -210,7 +212,7 @@ class Ledger:
 
     def _read_anew(self, *, saves: bool = True) -> None:
         version = self._store.refresh()
-        self._history = EventHistory(table_id=None if self._table is None else self._table.table_id)
+        self._history = EventHistory(table_id=self._store.table_id)
         if version:
             self._read(after=0, saves=saves)
 
@@ -256,11 +258,11 @@ class Ledger:
         # Before the table, because another thread may commit between the two reads.
         remembered = None if self._history.known else REMEMBERED.find(self.uri)
         version = self._store.refresh()
-        if self._table is not None and not self._history.known:
+        if self._remembers and not self._history.known:
             self._history = (
-                self._usable(remembered, self._table, version)
-                or self._stored(self._table, version)
-                or EventHistory(table_id=self._table.table_id)
+                self._usable(remembered, version)
+                or self._stored(version)
+                or EventHistory(table_id=self._store.table_id)
             )
         known = self._history.known
         if version < max(known, self._written):
@@ -269,31 +271,31 @@ class Ledger:
             self._read(after=known)
         return version
 
-    def _usable(self, history: EventHistory | None, table: LedgerTable, version: int) -> EventHistory | None:
+    def _usable(self, history: EventHistory | None, version: int) -> EventHistory | None:
         """Return what this process has read of the ledger, if a read of the present version would give it again.
 
         Raises LedgerError: this process has read a later version of the same table.
         """
-        if history is None or history.table_id != table.table_id:
+        if history is None or history.table_id != self._store.table_id:
             return None  # the ledger was removed and made anew
         if history.known > version:
             raise self._lost_commits(version, history.known)
-        return history if table.still_has(history.files, after=history.known) else None
+        return history if self._store.still_has(history.files, after=history.known) else None
 
-    def _stored(self, table: LedgerTable, version: int) -> EventHistory | None:
+    def _stored(self, version: int) -> EventHistory | None:
         """Return what a snapshot holds, if a read of the present version would give it again."""
         from jobs.ledger.snapshot import read_snapshot  # a ledger in another store does not need it
 
         history = read_snapshot(self.uri) if version else None
-        if history is None or history.table_id != table.table_id or history.known > version:
+        if history is None or history.known > version:
             return None
-        return history if table.still_has(history.files, after=history.known) else None
+        return self._usable(history, version)
 
-    def _save(self, table: LedgerTable, history: EventHistory) -> None:
+    def _save(self, history: EventHistory) -> None:
         """Write a snapshot, if the next reader could use it."""
         from jobs.ledger.snapshot import write_snapshot
 
-        if table.still_has(history.files, after=history.known):
+        if self._store.still_has(history.files, after=history.known):
             write_snapshot(self.uri, history)
         history.saved = history.count
 
@@ -304,13 +306,14 @@ class Ledger:
         Raises LedgerError: the table cannot be read or written, or an event was changed or lost.
         """
         self._store.compact()
-        table, history = self._table, self._history
-        if table is None or history.count < self._limits.snapshot_every or table.refresh() < history.known:
+        table, history = self._store, self._history
+        is_short = history.count < self._limits.snapshot_every
+        if not self._remembers or is_short or table.refresh() < history.known:
             return
         rows = [row for row in table.read(after=0) if row["seq"] <= history.known]
         if check_chain(rows, uri=self.uri, file_of=table.file_of) == history.tip:
             history.files = table.read_files
-            self._save(table, history)
+            self._save(history)
 
     def _lost_commits(self, version: int, known: int) -> LedgerError:
         return LedgerError(
@@ -323,11 +326,7 @@ class Ledger:
         history = self._history
         try:
             rows = self._store.read(after=after)
-            table = self._table
-            if table is None:
-                history.take_in(rows, {}, uri=self.uri)
-            else:
-                history.take_in(rows, table.read_files, uri=self.uri, file_of=table.file_of)
+            history.take_in(rows, self._store.read_files, uri=self.uri, file_of=self._store.file_of)
         except LedgerError:
             REMEMBERED.drop(self.uri, history)
             self._forget()  # the history may have taken in a part of the rows
@@ -335,12 +334,12 @@ class Ledger:
                 raise
             self._read_anew()  # the snapshot may be of other events
             return
-        if history.files and not is_remote(self.uri):
+        if self._remembers and history.files and not is_remote(self.uri):
             REMEMBERED.keep(self.uri, history)
         # After a clean-up, the attempt that counts is chosen again for every run, as long as no snapshot has it.
         unsaved = max(history.count - history.saved, EVENTS_OF_RUN * history.project.runs.unsettled)
-        if table is not None and saves and unsaved >= self._limits.snapshot_every:
-            self._save(table, history)
+        if self._remembers and saves and unsaved >= self._limits.snapshot_every:
+            self._save(history)
 
     def _append(self, events: Sequence[LedgerEvent], *, version: int) -> bool:
         """Commit version `version + 1`; return False if another writer has committed it.

@@ -27,17 +27,16 @@ from jobs.ledger.looks import Look, look_of, verified_sighting
 from jobs.ledger.provenance import Decided, decision_of
 from jobs.ledger.publications import Hold, Publication
 from jobs.ledger.request_projection import (
-    PublicationProjection,
-    RequestProjection,
-    add_comment,
-    add_lease,
-    end_lease,
-    fail_attempt,
     opened_request,
-    start_attempt,
+    proposed_again,
+    with_attempt,
+    with_comment,
+    with_failure,
+    with_lease,
+    without_lease,
 )
 from jobs.ledger.run_projection import RunsProjection, fields_of_view
-from jobs.ledger.view import LedgerView, RequestState
+from jobs.ledger.view import LedgerView, Request, RequestState
 from jobs.runs import Slice
 from windowlib.errors import LedgerError
 
@@ -67,10 +66,10 @@ class Projection:
     A snapshot (jobs.ledger.snapshot) stores all fields but the caches, by their annotations.
     """
 
-    _requests: Later[str, RequestProjection] = field(default_factory=Later)
+    _requests: Later[str, Request] = field(default_factory=Later)
     _open: dict[str, bool] = field(default_factory=dict)  # the ids of the open requests, oldest first
     runs: RunsProjection = field(default_factory=RunsProjection)
-    _publications: Later[int, PublicationProjection] = field(default_factory=Later)
+    _publications: Later[int, Publication] = field(default_factory=Later)
     _seen: dict[str, str | None] = field(default_factory=dict)  # slice -> the run that readers see
     _slices: dict[str, list[int]] = field(default_factory=dict)  # slice -> its start and its end
     _hold: Hold | None = None
@@ -82,9 +81,9 @@ class Projection:
     _ordered: Later[str, Slice] | None = field(default=None, metadata=CACHE)  # `_slices`, in their order
     _view: LedgerView | None = field(default=None, metadata=CACHE)  # the view of the events so far
     _parts: dict[str, Any] = field(default_factory=dict, metadata=CACHE)  # fields of the last view that hold yet
-    _touched: dict[str, bool] = field(
-        default_factory=dict, metadata=CACHE
-    )  # requests that have changed since, in order
+    # The mappings of requests and publications that no view has, so that they may grow in their place.
+    _runs_of: dict[str, dict[str, str]] = field(default_factory=dict, metadata=CACHE)
+    _shown_by: dict[int, tuple[dict[str, str | None], dict[str, str]]] = field(default_factory=dict, metadata=CACHE)
 
     def add(self, event: LedgerEvent) -> None:
         """Take one event in. Raises LedgerError: the event lacks a field that its kind requires."""
@@ -110,11 +109,11 @@ class Projection:
             case EventKind.REQUESTED:
                 self._open_request(event)
             case EventKind.LEASED:
-                add_lease(event, self._request(event))
+                self._put(with_lease(event, self._request(event)))
             case EventKind.RELEASED:
-                end_lease(event, self._request(event))
+                self._put(without_lease(event, self._request(event)))
             case EventKind.STARTED:
-                start_attempt(event, self._request(event))
+                self._put(with_attempt(event, self._request(event)))
             case EventKind.STAGED:
                 self._stage(event)
             case EventKind.ADOPTED:
@@ -136,7 +135,7 @@ class Projection:
             case EventKind.CONDEMNED | EventKind.REMOVED | EventKind.MENDED:
                 self._choose_again(event)
             case EventKind.FAILED:
-                fail_attempt(event, self._request(event))
+                self._put(with_failure(event, self._request(event)))
             case EventKind.CLOSED:
                 self._close(event, is_cancelled=decided is not None and decided.action == "cancel")
             case EventKind.VERIFIED | EventKind.LOOKED | EventKind.ACCEPTED:
@@ -144,7 +143,8 @@ class Projection:
             case EventKind.TOLD:
                 self._tell(event)
             case EventKind.NOTE:
-                add_comment(event, self._known_request(event.request_id))
+                if (noted := self._requests.get(event.request_id or "")) is not None:
+                    self._put(with_comment(event, noted))
             case EventKind.RECOVERED:
                 pass
             case _:
@@ -162,19 +162,26 @@ class Projection:
 
     def copy(self) -> "Projection":
         """Return a fold with the same events, which takes further events of its own."""
+        self._share()
         return replace(
             self,
-            _requests=self._requests.copy(RequestProjection.copy),
+            _requests=self._requests.copy(),
             _open=self._open.copy(),
             runs=self.runs.copy(),
-            _publications=self._publications.copy(PublicationProjection.copy),
+            _publications=self._publications.copy(),
             _seen=self._seen.copy(),
             _slices=self._slices.copy(),
             _chain=self._chain.copy(),
             _decisions=self._decisions.copy(),
-            _touched=self._touched.copy(),  # before the parts: another thread may make a view meanwhile
             _parts=self._parts.copy(),
+            _runs_of={},
+            _shown_by={},
         )
+
+    def _share(self) -> None:
+        """Let nothing of this fold grow in its place any more: a view or another fold has it, too."""
+        self._runs_of.clear()
+        self._shown_by.clear()
 
     def view(self, version: int) -> LedgerView:
         """Return the view of the events so far; `version` is the version of the ledger that they reach."""
@@ -183,6 +190,7 @@ class Projection:
         return self._view
 
     def _make_view(self, version: int) -> LedgerView:
+        self._share()
         parts = self._parts
         if self._ordered is None:
             items = sorted(self._slices.items(), key=lambda item: item[1][0])
@@ -191,18 +199,13 @@ class Projection:
         if "published" not in parts:
             parts["published"] = {name: shown for name in self._ordered if (shown := self._seen.get(name)) is not None}
         if "publications" not in parts:
-            parts["publications"] = self._publications.turned(PublicationProjection.freeze).sequence()
+            parts["publications"] = self._publications.sequence()
         if "decisions" not in parts:
             parts["decisions"] = self._decisions.copy()
         if "runs" not in parts:
             parts |= fields_of_view(self.runs.copy())
         if "requests" not in parts:
-            parts["requests"] = self._requests.turned(RequestProjection.freeze)
-        elif self._touched:
-            parts["requests"] = parts["requests"].with_items(
-                {request_id: self._requests[request_id].freeze() for request_id in self._touched}
-            )
-        self._touched.clear()
+            parts["requests"] = self._requests.copy()
         return LedgerView(
             version=version,
             open_ids=tuple(self._open),
@@ -222,25 +225,28 @@ class Projection:
         return {run_id: chain for run_id, chain in {**self._repairs, **shown}.items() if chain is not None}
 
     def _open_request(self, event: LedgerEvent) -> None:
-        known = self._known_request(text_of(event, "request_id"))
+        known = self._requests.get(text_of(event, "request_id"))
         if known is None:
-            made = RequestProjection(opened_request(event))
-            self._requests[made.request.request_id] = made
-            self._open[made.request.request_id] = True
-            self._touched[made.request.request_id] = True
-        elif known.freeze().is_proposed:
-            known.propose_again(opened_request(event))
+            made = opened_request(event)
+            self._put(made)
+            self._open[made.request_id] = True
+        elif known.is_proposed:
+            self._put(proposed_again(known, opened_request(event)))
         # else a retried task wrote the request again: the first event counts
 
-    def _known_request(self, request_id: str | None) -> RequestProjection | None:
-        """Return a request that may be changed; None if no event has opened it."""
-        if request_id is None or request_id not in self._requests:
-            return None
-        self._touched[request_id] = True
-        return self._requests.own(request_id, RequestProjection.copy)
+    def _put(self, request: Request) -> None:
+        self._requests[request.request_id] = request
+        self._parts.pop("requests", None)
 
-    def _request(self, event: LedgerEvent) -> RequestProjection:
-        request = self._known_request(text_of(event, "request_id"))
+    def _add_run(self, request: Request, slice_id: str, run_id: str) -> None:
+        own = self._runs_of.get(request.request_id)
+        if own is None:
+            own = self._runs_of[request.request_id] = dict(request.runs)
+            self._put(changed(request, runs=own))
+        own[slice_id] = run_id
+
+    def _request(self, event: LedgerEvent) -> Request:
+        request: Request | None = self._requests.get(text_of(event, "request_id"))
         if request is None:
             raise LedgerError(
                 f"ledger event {event.kind.value} (seq {event.seq}) names request {event.request_id}, which no earlier "
@@ -252,34 +258,36 @@ class Projection:
         self, request_id: str | None, state: RequestState, failure: str | None = None, *, ended_by: str | None = None
     ) -> None:
         """Set the final state of a request, if the ledger has it."""
-        request = self._known_request(request_id)
+        request = self._requests.get(request_id or "")
         if request is not None:
-            request.end(state, failure, ended_by=ended_by)
-            self._open.pop(request.request.request_id, None)
+            self._put(changed(request, leases=(), state=state, failure=failure, ended_by=ended_by))
+            self._open.pop(request.request_id, None)
 
     def _stage(self, event: LedgerEvent) -> None:
         run = self.runs.stage(event)
         result = run.result
-        request = self._known_request(run.request_id)
+        request = self._requests.get(run.request_id)
         if request is not None and not event.details.get("warms_up", False):
-            request.add_run(result.slice.slice_id, result.run_id)
+            self._add_run(request, result.slice.slice_id, result.run_id)
 
     def _take_over(self, event: LedgerEvent) -> None:
         run_id = text_of(event, "run_id")
-        self._request(event).add_run(text_of(event, "slice_id"), run_id)
+        self._add_run(self._request(event), text_of(event, "slice_id"), run_id)
         if event.details.get("chain_start", False):
             self.runs.let_begin(run_id)
 
     def _complete(self, event: LedgerEvent) -> None:
-        request = self._request(event)
-        request.change(is_complete=True)
+        request = changed(self._request(event), is_complete=True)
         compared_with = event.details.get("compared_with")
         if compared_with is not None:
-            request.change(compared_with=compared_with)
+            request = changed(request, compared_with=compared_with)
         repairs = event.details.get("repairs")
         if repairs is not None:
-            request.keep_runs(repairs)
+            kept = {name: run_id for name, run_id in request.runs.items() if run_id in repairs}
+            request = changed(request, runs=kept)
+            self._runs_of.pop(request.request_id, None)
             self._repairs = {**self._repairs, **repairs}
+        self._put(request)
 
     def _end_waivers(self, runs: Iterable[tuple[str, str | None]], *, of: str | None) -> None:
         """End the waivers of runs (slice, run) that readers do not see, and that were not for an open request.
@@ -320,46 +328,44 @@ class Projection:
         self._change_what_readers_see(event, undoes=undoes)
         slice_id = text_of(event, "slice_id")
         undone = self._publications[undoes]
-        self._end_waivers([(slice_id, undone.changes.get(slice_id))], of=undone.publication.request_id)
+        self._end_waivers([(slice_id, undone.changes.get(slice_id))], of=undone.request_id)
         if event.run_id is not None:  # the publication that showed it before stands
             self.runs.show_again(event.run_id)
         self._hold = Hold(
             seq=event.seq, undoes=undoes, who=event.who or "", reason=event.reason or "", at_ms=event.at_ms
         )
-        self._end(self._publications[undoes].publication.request_id, RequestState.ROLLED_BACK)
+        self._end(undone.request_id, RequestState.ROLLED_BACK)
 
     def _tell(self, event: LedgerEvent) -> None:
         seq = event.details.get("publication", 0)
-        if seq not in self._publications:
-            return
-        told = self._publications.own(seq, PublicationProjection.copy)
-        self._parts.pop("publications", None)
-        if told.publication.told_by is None:
-            told.publication = changed(told.publication, told_by=event.details.get("told_by"))
-            told.frozen = None
+        told = self._publications.get(seq)
+        if told is not None and told.told_by is None:
+            self._publications[seq] = changed(told, told_by=event.details.get("told_by"))
+            self._parts.pop("publications", None)
 
     def _change_what_readers_see(self, event: LedgerEvent, *, undoes: int | None) -> None:
         if event.seq not in self._publications:
-            self._publications[event.seq] = PublicationProjection(
-                Publication(
-                    seq=event.seq,
-                    at_ms=event.at_ms,
-                    request_id=event.request_id,
-                    who=event.who or "",
-                    undoes=undoes,
-                    decision_id=event.details.get("published_by"),
-                    told_by=event.details.get("told_by", ""),
-                )
+            self._publications[event.seq] = Publication(
+                seq=event.seq,
+                at_ms=event.at_ms,
+                request_id=event.request_id,
+                who=event.who or "",
+                undoes=undoes,
+                decision_id=event.details.get("published_by"),
+                told_by=event.details.get("told_by", ""),
             )
-        publication = self._publications.own(event.seq, PublicationProjection.copy)
-        publication.frozen = None
+        if event.seq not in self._shown_by:
+            publication = self._publications[event.seq]
+            own = self._shown_by[event.seq] = dict(publication.changes), dict(publication.chain_before)
+            self._publications[event.seq] = changed(publication, changes=own[0], chain_before=own[1])
+        changes, chain_before = self._shown_by[event.seq]
         for name in ("published", "publications"):
             self._parts.pop(name, None)
         slice_id = text_of(event, "slice_id")
-        publication.changes[slice_id] = self._seen[slice_id] = event.run_id
+        changes[slice_id] = self._seen[slice_id] = event.run_id
         before = self._chain.pop(slice_id, None)
         if before is not None:
-            publication.chain_before.setdefault(slice_id, before)
+            chain_before.setdefault(slice_id, before)
         chain = self._chain_of(event) if undoes is None else self._publications[undoes].chain_before.get(slice_id)
         if chain is not None:
             self._chain[slice_id] = chain
@@ -367,7 +373,7 @@ class Projection:
     def _chain_of(self, event: LedgerEvent) -> str | None:
         """Return the run of the chain in whose place a publication shows the run of a repair; None: it is no repair."""
         request = self._requests.get(event.request_id or "")
-        is_repair = request is not None and request.request.is_repair
+        is_repair = request is not None and request.is_repair
         return self._repairs.get(event.run_id or "") if is_repair else None
 
     def _choose_again(self, event: LedgerEvent) -> None:

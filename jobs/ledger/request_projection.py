@@ -1,105 +1,15 @@
-"""A request during the fold of a ledger, and the events that change it; and a publication during the fold."""
+"""A request during the fold of a ledger: what its events make of it. Each function returns another value."""
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
 from typing import Any
 
-from jobs.ledger.events import CACHE, LedgerEvent, changed, text_of
-from jobs.ledger.leases import Lease, lease_from_details
+from jobs.ledger.events import LedgerEvent, changed, text_of
+from jobs.ledger.leases import lease_from_details
 from jobs.ledger.looks import stored_changes
-from jobs.ledger.provenance import Comment, DagRunOrigin, comment_of, origin_of
-from jobs.ledger.publications import Publication
-from jobs.ledger.view import Attempt, Request, RequestKind, RequestState
+from jobs.ledger.provenance import comment_of, origin_of
+from jobs.ledger.view import Attempt, Request, RequestKind
 from jobs.runs import Slice, WarmUp
 from windowlib.errors import LedgerError
-
-
-@dataclass(slots=True)
-class RequestProjection:
-    """A request during the fold. `request` holds its fields without the collections, which grow here.
-
-    `lease_runs` maps a lease, also one that has ended, to its DAG run: a retry of a task takes the lease again.
-    `frozen` caches the result of `freeze`; None after a change.
-    """
-
-    request: Request
-    runs: dict[str, str] = field(default_factory=dict)
-    attempts: list[Attempt] = field(default_factory=list)
-    leases: dict[str, Lease] = field(default_factory=dict)
-    lease_runs: dict[str, tuple[str, str]] = field(default_factory=dict)
-    origins: dict[tuple[str, str], DagRunOrigin] = field(default_factory=dict)
-    comments: list[Comment] = field(default_factory=list)
-    frozen: Request | None = field(default=None, metadata=CACHE)
-
-    def add_run(self, slice_id: str, run_id: str) -> None:
-        self.runs[slice_id] = run_id
-        self.frozen = None
-
-    def keep_runs(self, run_ids: Collection[str]) -> None:
-        self.runs = {slice_id: run_id for slice_id, run_id in self.runs.items() if run_id in run_ids}
-        self.frozen = None
-
-    def change(self, **changes: object) -> None:
-        self.request = changed(self.request, **changes)
-        self.frozen = None
-
-    def propose_again(self, request: Request) -> None:
-        """Take the range, the reason, the spec and the changed slices of a newer proposal."""
-        self.change(
-            from_ms=request.from_ms,
-            to_ms=request.to_ms,
-            reason=request.reason,
-            spec_json=request.spec_json,
-            spec_fingerprint=request.spec_fingerprint,
-            changes=request.changes,
-        )
-
-    def end(self, state: RequestState, failure: str | None = None, *, ended_by: str | None = None) -> None:
-        """Set a final state and drop the leases."""
-        self.leases.clear()
-        self.change(state=state, failure=failure, ended_by=ended_by)
-
-    def copy(self) -> "RequestProjection":
-        """Return a fold of the same request, which takes further events of its own."""
-        return replace(
-            self,
-            runs=self.runs.copy(),
-            attempts=self.attempts.copy(),
-            leases=self.leases.copy(),
-            lease_runs=self.lease_runs.copy(),
-            origins=self.origins.copy(),
-            comments=self.comments.copy(),
-        )
-
-    def freeze(self) -> Request:
-        if self.frozen is None:
-            self.frozen = changed(
-                self.request,
-                runs=dict(self.runs),
-                attempts=tuple(self.attempts),
-                leases=tuple(self.leases.values()),
-                origins=tuple(self.origins.values()),
-                comments=tuple(self.comments),
-            )
-        return self.frozen
-
-
-@dataclass(slots=True)
-class PublicationProjection:
-    """A publication during the fold: its events add to `changes`."""
-
-    publication: Publication
-    changes: dict[str, str | None] = field(default_factory=dict)
-    chain_before: dict[str, str] = field(default_factory=dict)  # slice -> `_chain` before it; a rollback restores it
-    frozen: Publication | None = field(default=None, metadata=CACHE)
-
-    def freeze(self) -> Publication:
-        if self.frozen is None:
-            self.frozen = changed(self.publication, changes=dict(self.changes), chain_before=dict(self.chain_before))
-        return self.frozen
-
-    def copy(self) -> "PublicationProjection":
-        return replace(self, changes=self.changes.copy(), chain_before=self.chain_before.copy())
 
 
 def opened_request(event: LedgerEvent) -> Request:
@@ -146,48 +56,56 @@ def _request_kind(event: LedgerEvent, details: Mapping[str, Any]) -> RequestKind
         ) from error
 
 
-def add_lease(event: LedgerEvent, projection: RequestProjection) -> None:
+def proposed_again(request: Request, newer: Request) -> Request:
+    """Return a proposal with the range, the reason, the spec and the changed slices of a newer one."""
+    return changed(
+        request,
+        from_ms=newer.from_ms,
+        to_ms=newer.to_ms,
+        reason=newer.reason,
+        spec_json=newer.spec_json,
+        spec_fingerprint=newer.spec_fingerprint,
+        changes=newer.changes,
+    )
+
+
+def with_lease(event: LedgerEvent, request: Request) -> Request:
     """Take a lease in. Its first event names the DAG run, the later ones do not. A closed request has no leases."""
-    projection.frozen = None
-    if not projection.request.is_open:
-        return
-    origin = origin_of(event)
+    if not request.is_open:
+        return request
+    origin, lease = origin_of(event), lease_from_details(event.details, event.at_ms)
     if origin is not None:
-        projection.origins[origin.key] = origin
-    lease = lease_from_details(event.details, event.at_ms)
-    if origin is not None:
-        projection.lease_runs[lease.lease_id] = origin.key
-    projection.leases[lease.lease_id] = changed(lease, dag_run=projection.lease_runs.get(lease.lease_id))
-    if projection.request.stopped_by is not None:
-        projection.change(stopped_by=None)
+        lease_runs = {**request.lease_runs, lease.lease_id: origin.key}
+        request = changed(request, dag_runs={**request.dag_runs, origin.key: origin}, lease_runs=lease_runs)
+    lease = changed(lease, dag_run=request.lease_runs.get(lease.lease_id))
+    leases = {**{known.lease_id: known for known in request.leases}, lease.lease_id: lease}
+    return changed(request, leases=tuple(leases.values()), stopped_by=None)
 
 
-def end_lease(event: LedgerEvent, projection: RequestProjection) -> None:
+def without_lease(event: LedgerEvent, request: Request) -> Request:
     """Drop a lease. If somebody has stopped its holder, the reason is shown as the failure of the request."""
-    projection.frozen = None
-    lease = projection.leases.pop(str(event.details.get("lease_id")), None)
-    if lease is not None and event.reason and projection.request.is_open:
-        projection.change(failure=event.reason, stopped_by=event.who)
+    left = tuple(lease for lease in request.leases if lease.lease_id != str(event.details.get("lease_id")))
+    if len(left) < len(request.leases) and event.reason and request.is_open:
+        request = changed(request, failure=event.reason, stopped_by=event.who)
+    return changed(request, leases=left)
 
 
-def start_attempt(event: LedgerEvent, projection: RequestProjection) -> None:
+def with_attempt(event: LedgerEvent, request: Request) -> Request:
     """Add an attempt. The failure of the attempt before does not count any more."""
     slice_ids = tuple(event.details.get("slices", ()))
     attempt_id = text_of(event, "attempt_id")
-    projection.attempts.append(Attempt(attempt_id=attempt_id, slice_ids=slice_ids, at_ms=event.at_ms, seq=event.seq))
-    projection.change(failure=None, is_complete=False)
+    started = Attempt(attempt_id=attempt_id, slice_ids=slice_ids, at_ms=event.at_ms, seq=event.seq)
+    return changed(request, attempts=(*request.attempts, started), failure=None, is_complete=False)
 
 
-def fail_attempt(event: LedgerEvent, projection: RequestProjection) -> None:
+def with_failure(event: LedgerEvent, request: Request) -> Request:
     """Store why an attempt failed."""
     # If another attempt has started since, the failure of this one is not the state of the request.
-    is_newest = bool(projection.attempts) and projection.attempts[-1].attempt_id == event.attempt_id
-    if is_newest and projection.request.is_open:
-        projection.change(failure=event.reason)
+    is_newest = bool(request.attempts) and request.attempts[-1].attempt_id == event.attempt_id
+    return changed(request, failure=event.reason) if is_newest and request.is_open else request
 
 
-def add_comment(event: LedgerEvent, projection: RequestProjection | None) -> None:
+def with_comment(event: LedgerEvent, request: Request) -> Request:
     """Add a comment to the thread of its request. Other notes change nothing."""
-    if projection is not None and (comment := comment_of(event)) is not None:
-        projection.comments.append(comment)
-        projection.frozen = None
+    comment = comment_of(event)
+    return request if comment is None else changed(request, comments=(*request.comments, comment))

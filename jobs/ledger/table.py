@@ -3,9 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
-
-from typing_extensions import override
+from typing import TYPE_CHECKING, Any
 
 from jobs.disk_errors import disk_problem
 from jobs.durability import waits_for_disk
@@ -35,56 +33,10 @@ class ConflictError(Exception):
     """A commit failed: another writer has committed that version, or the outcome is unknown."""
 
 
-class LedgerStore(Protocol):
-    """The storage of a ledger's rows. Tests use one in memory.
-
-    All methods raise a LedgerError if the ledger cannot be read or written.
-    """
-
-    def refresh(self) -> int:
-        """Look for new commits; return the newest version, 0 if the ledger does not exist."""
-        ...
-
-    def read(self, *, after: int) -> Sequence[Row]:
-        """Return the events of the commits after version `after`, sorted by (seq, ordinal)."""
-        ...
-
-    def create(self) -> None:
-        """Create the ledger if it does not exist. Several processes may do so at once."""
-        ...
-
-    def append(self, rows: Sequence[Row]) -> None:
-        """Commit rows as the version after the one that `refresh` returned last.
-
-        Raises ConflictError: the rows may or may not be committed; call `refresh` and `read` to find out.
-        """
-        ...
-
-    def compact(self) -> None:
-        """Merge small files. If another writer commits meanwhile, do nothing."""
-        ...
-
-    def head(self) -> Head | None:
-        """Return the newest head that a writer has stored beside the events; None if there is none."""
-        ...
-
-    def heads_elsewhere(self) -> Sequence[Head]:
-        """Return heads that are stored elsewhere, the newest first. A ledger whose head is lost may have a newer one.
-
-        Raises StoreError: the other place cannot be read.
-        """
-        ...
-
-    def put_head(self, head: Head, *, instead_of: Head | None = None) -> None:
-        """Store the head of the newest commit, also if it is older than the lost head `instead_of`.
-
-        Raises StoreError: the disk has not confirmed the commit.
-        """
-        ...
-
-
-class LedgerTable(LedgerStore):
+class LedgerTable:
     """A ledger in a Delta table, through deltalake: put-if-absent commits in milliseconds, no JVM.
+
+    All methods raise a LedgerError if the ledger cannot be read or written. The simulation has one in memory.
 
     `read_files` are the data files that the last `read` has read. In an object store, which tells no change of a file,
     their stamps have the size and time in the Delta log.
@@ -108,22 +60,28 @@ class LedgerTable(LedgerStore):
         """Return the data file of the last `read` that has the events of a version; None if it is not known."""
         return next((f"{self.uri}/{path}" for greatest, path in sorted(self._greatest) if greatest >= seq), None)
 
-    @override
     def head(self) -> Head | None:
+        """Return the newest head that a writer has stored beside the events; None if there is none."""
         return read_head(self.uri)
 
-    @override
     def heads_elsewhere(self) -> Sequence[Head]:
+        """Return heads that other tables store, newest first. A ledger whose head is lost may have a newer one there.
+
+        Raises StoreError: the other table cannot be read.
+        """
         return heads_in_commits(self.uri)
 
-    @override
     def put_head(self, head: Head, *, instead_of: Head | None = None) -> None:
+        """Store the head of the newest commit, also if it is older than the lost head `instead_of`.
+
+        Raises StoreError: the disk has not confirmed the commit.
+        """
         write_head(self.uri, head, instead_of=instead_of)
         if head.version == self._committed:
             remove_old_commits(self.uri, head.version)
 
-    @override
     def refresh(self) -> int:
+        """Look for new commits; return the newest version, 0 if the ledger does not exist."""
         with self._errors("read"):
             if self._table is None:
                 self._table = self._open()
@@ -134,8 +92,8 @@ class LedgerTable(LedgerStore):
                 self._table.update_incremental()
             return self._table.version()
 
-    @override
-    def read(self, *, after: int) -> list[dict[str, Any]]:
+    def read(self, *, after: int) -> Sequence[Row]:
+        """Return the events of the commits after version `after`, sorted by (seq, ordinal)."""
         if self._table is None:
             return []
         with self._errors("read"):
@@ -187,9 +145,8 @@ class LedgerTable(LedgerStore):
         paths = actions["path"].to_pylist()
         return [path for path, seq in zip(paths, last, strict=True) if seq is None or seq > after]
 
-    @override
     def create(self) -> None:
-        """Create the table if it does not exist. If it does, renew its properties."""
+        """Create the table, which several processes may do at once. If it exists, renew its properties."""
         from deltalake.exceptions import CommitFailedError
 
         waits_for_disk(self.uri)  # refuses a wrong setting before anything is committed
@@ -225,8 +182,11 @@ class LedgerTable(LedgerStore):
         table = open_delta(self.uri) if self._table is None else self._table
         return renew_properties(self.uri, table, upkeep.CONFIGURATION, former=upkeep.FORMER)
 
-    @override
     def append(self, rows: Sequence[Row]) -> None:
+        """Commit rows as the version after the one that `refresh` returned last.
+
+        Raises ConflictError: the rows may or may not be committed; call `refresh` and `read` to find out.
+        """
         from deltalake import CommitProperties, write_deltalake
         from deltalake.exceptions import DeltaError
 
@@ -244,8 +204,8 @@ class LedgerTable(LedgerStore):
             raise ConflictError(one_line(error)) from error
         self._table, self._committed = table, table.version()
 
-    @override
     def compact(self) -> None:
+        """Merge small files. If another writer commits meanwhile, do nothing."""
         with self._errors("compacted"):
             upkeep.compact(self.uri, keep_merged_ms=self._keep_merged_ms)
 

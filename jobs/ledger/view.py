@@ -153,7 +153,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A request and its progress. `runs` maps slice ids to run ids. `origins` are the DAG runs that work on it.
+    """A request and its progress. `runs` maps slice ids to run ids. `dag_runs` are those that work on it.
 
     `from_ms` and `to_ms` are None for the request that the DAG runs of an Airflow backfill share. If `is_complete`, no
     slice of the range is left to replay. `failure` is the reason of the newest failed attempt, or of the closing.
@@ -161,6 +161,7 @@ class Request:
     `ended_by` is the request that has replaced this one, or whose publication has settled it.
     `changes` maps the changed slices of a restatement to the input with which they are to be replayed.
     `unarrived` maps slices that have not arrived, and that a person is to decide on, to what is known of them.
+    `lease_runs` maps a lease, also one that has ended, to its DAG run: a retry of a task takes the lease again.
     `stopped_by` is the person who has stopped the newest holder; None if nobody has, or if there is a newer holder.
     `warm_up` is set if the chain begins in the middle of the log (`jobs.replay.restart`). Runs of its slices are not
     among `runs`. When a repair is complete, `runs` has the runs with other rows than those of the chain. When a
@@ -181,7 +182,8 @@ class Request:
     runs: Mapping[str, str] = field(default_factory=dict)
     attempts: tuple[Attempt, ...] = ()
     leases: tuple[Lease, ...] = ()
-    origins: tuple[DagRunOrigin, ...] = ()
+    dag_runs: Mapping[tuple[str, str], DagRunOrigin] = field(default_factory=dict)
+    lease_runs: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     is_complete: bool = False
     failure: str | None = None
     unarrived: Mapping[str, str] = field(default_factory=dict)
@@ -192,6 +194,11 @@ class Request:
     stopped_by: str | None = None
     warm_up: WarmUp | None = None
     compared_with: Mapping[str, str | None] = field(default_factory=dict)
+
+    @property
+    def origins(self) -> tuple[DagRunOrigin, ...]:
+        """The DAG runs that work on the request, in the order in which they have joined it."""
+        return tuple(self.dag_runs.values())
 
     @property
     def assignee(self) -> str:

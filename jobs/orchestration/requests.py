@@ -310,11 +310,11 @@ def _seen_again(view: LedgerView, request: Request, current: Plan) -> Iterator[L
     A run that this process has just staged is current even if the log has changed since. It is not seen again.
     """
     for step in current.range:
-        run, log = step.run, None if current.basis is None else current.basis.log
+        run = step.run
         is_own = run is not None and request.runs.get(step.slice.slice_id) == run.result.run_id
-        if run is None or log is None or not is_own or step.reason is not Reason.CURRENT:
+        if run is None or not is_own or step.reason is not Reason.CURRENT:
             continue
-        now = log.coordinates[step.slice.slice_id]
+        now = current.basis.log.coordinates[step.slice.slice_id]
         if match_input(run.sightings, now) is Match.SAME and is_older(view, step.slice.slice_id, run.result.run_id):
             seen = Sighting(log=now, is_equal=True)
             yield verified_event(run.result, seen, fingerprint=run.result.input_fingerprint, who=request.who)
@@ -353,7 +353,7 @@ def _complete(work: RequestContext, request_id: str, first: Plan | None) -> None
 
 def _seen_by(planned: Plan | None) -> dict[str, str | None]:
     """Return the run that readers saw of each slice of a plan's range when the plan was made; None: no run."""
-    if planned is None or planned.basis is None:
+    if planned is None:
         raise InvariantBroken("a candidate is complete, and no plan was made; please report this")
     return {step.slice.slice_id: planned.basis.published.get(step.slice.slice_id) for step in planned.range}
 
@@ -378,10 +378,10 @@ def _order(work: RequestContext, request_id: str, current: Plan, *, chunk: Seque
         begins_chain=predecessor is None and start.begins_chain,
         request_id=request_id,
         attempt_id=work.new_id(),
-        known_log=current.known,
+        known_log=current.basis.log.known,
         ledger=work.ledger.newest(),
         may_be_divided=True,
-        log_version=None if work.pipeline.log.pipeline is None else current.log_version,
+        log_version=None if work.pipeline.log.pipeline is None else current.basis.log.version,
     )
 
 

@@ -4,7 +4,6 @@ A restatement replays the slices from the first changed one to the end of its ch
 the state of earlier ones. So a later slice may be the reason why an earlier one is not proposed.
 """
 
-import re
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +19,7 @@ from jobs.pipeline.models.restate import RestateGrammar
 from jobs.pipeline.slices import next_slice, slice_at, slice_grid
 from jobs.plain_text import counted
 from jobs.planning.chains import adoption, begins_chain, run_before
-from jobs.planning.changed_slices import ChangedSlice
+from jobs.planning.changed_slices import COMMIT, ChangedSlice
 from jobs.planning.log_pin import unordered_slices, unreadable_slices
 from jobs.planning.published_spec import chain_ends, is_of_former_spec, why_lost
 from jobs.planning.request_context import (
@@ -34,7 +33,6 @@ from jobs.planning.request_context import (
 from jobs.runs import EMPTY_STATE, Slice
 
 WARM_UP: Final = " --warm-up"
-_COMMIT: Final = re.compile(r"commit (\d+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -345,7 +343,7 @@ def _undecided(
 
 def _commits_in_words(commits: Sequence[str]) -> str:
     """Return the name of a commit, or the number of several commits and the newest one; empty without one."""
-    numbered = sorted(set(commits), key=lambda name: int(match[1]) if (match := _COMMIT.match(name)) else -1)
+    numbered = sorted(set(commits), key=lambda name: int(match[1]) if (match := COMMIT.match(name)) else -1)
     *earlier, newest = numbered or [""]
     return f"{counted(len(numbered), 'commit')}, the newest of them {newest}," if earlier else newest
 

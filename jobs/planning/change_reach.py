@@ -39,11 +39,11 @@ def with_reach(pipeline: Pipeline, planned: Plan) -> Plan:
         LogError: the log is damaged.
         SpecError: the pipeline does not fit the log, or its parts do not fit together, so that `run` refuses it.
     """
-    log, basis = planned.known.opened, planned.basis
+    log = planned.basis.log.known.opened
     if log is None or not planned.stale:
         return planned
     engine = log_engine(pipeline, log)
-    if basis is None or all(step.is_certain for step in planned.steps):
+    if all(step.is_certain for step in planned.steps):
         return planned
     try:
         rules = time_rules(engine)
@@ -124,7 +124,6 @@ class _Change:
 
     def _latest_other_ms(self, step: Step, run: StagedRun, times: SliceTimes | None) -> float:
         """Return the latest event time of the records that are not those that the old run has read, or a later one."""
-        assert self.planned.basis is not None, "`with_reach` has checked it"
         now = self.planned.basis.log.coordinates[step.slice.slice_id]
         if step.reason is Reason.INPUT_CHANGED and now.since == NO_COMMITS:
             latest_ms = -UNBOUNDED if times is None else times.latest_ms

@@ -42,6 +42,8 @@ WRITE_AFTER: Final = 20
 _MOST_KEPT: Final = 64
 _TABLE_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 """The id of a Delta or Iceberg table. What follows it is the name of a history, or tells that only inserts count."""
+COMMIT: Final = re.compile(r"commit (\d+)")
+"""How a commit that removed records is named."""
 _MOST_COMMITS: Final = 3
 """A sentence names at most so many accepted commits."""
 
@@ -167,12 +169,18 @@ def _looked(work: RequestContext, view: LedgerView, tip: LogTip, *, seen: Mappin
                 or touched.get(slice_id, -1) > read
             )
         else:
-            is_suspect = slice_id in touched or slice_id in accepted
+            is_suspect = slice_id in touched or slice_id in accepted or _is_forgotten(tip, base.changed.get(slice_id))
         if is_suspect or slice_id in moved:
             suspects.append(view.slices[slice_id])
         elif slice_id in base.changed and slice_id not in newly:
             kept[slice_id] = base.changed[slice_id]
     return _with(work, view, tip, runs=runs, suspects=suspects, kept=kept, base=base)
+
+
+def _is_forgotten(tip: LogTip, seen: SeenInput | None) -> bool:
+    """Return whether log retention has removed a commit that removed records of a slice: nobody can accept it now."""
+    commit = None if seen is None else COMMIT.match(seen.removed)
+    return commit is not None and int(commit[1]) not in tip.files.commits
 
 
 def _is_moved(work: RequestContext, base: Look) -> bool:

@@ -119,8 +119,8 @@ def read_log_state(
         newest_data_ms=pinned.newest_data_ms() if last in slices and waits_for_commits(pipeline.log.ready) else None,
         known=pinned.known(),
         warnings=(*([] if inside is None else [inside]), *_unprotected(pinned)),
-        missing=pinned.missing(slices),
-        first_whole=next((own for at_ms in filled if pinned.is_whole(own := slice_at(grid, at_ms))), None),
+        missing=pinned.table.missing(slices),
+        first_whole=next((own for at_ms in filled if pinned.table.is_whole(own := slice_at(grid, at_ms))), None),
         gate=StateGate.of(pipeline, lake, pinned),
     )
 

@@ -9,7 +9,6 @@ from itertools import pairwise
 from typing import Any
 
 from jobs.engine.fingerprints import spec_fingerprint
-from jobs.lake.known_log import KnownLog
 from jobs.ledger.run_projection import briefs_of
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
@@ -65,12 +64,10 @@ class Plan:
     to_text: str
     spec_fingerprint: str
     ledger_version: int
-    log_version: int
     start: ChainStart
     steps: tuple[Step, ...]
     warnings: tuple[str, ...] = ()
-    known: KnownLog = field(default_factory=KnownLog)
-    basis: Basis | None = field(default=None, compare=False, repr=False)
+    basis: Basis = field(compare=False, repr=False)
 
     @property
     def range(self) -> tuple[Step, ...]:
@@ -95,10 +92,10 @@ class Plan:
     @property
     def cautions(self) -> tuple[str, ...]:
         """The warnings for a person who is about to run the plan: also on slices that have perhaps not arrived."""
-        log = None if self.basis is None else self.basis.log
+        log = self.basis.log
         # If the log is a table of a pipeline (`missing`), each of its published slices has arrived.
-        late = () if log is None or log.missing is not None else log.after_data(step.slice for step in self._unseen)
-        if log is None or not late:
+        late = () if log.missing is not None else log.after_data(step.slice for step in self._unseen)
+        if not late:
             return self.warnings
         which = late[0].slice_id if len(late) == 1 else f"{late[0].slice_id} to {late[-1].slice_id}"
         has = "no record" if log.last_data is None else f"no record after {log.last_data.slice_id}"
@@ -125,7 +122,7 @@ class Plan:
             "half_open": True,
             "spec_fingerprint": self.spec_fingerprint,
             "ledger_version": self.ledger_version,
-            "log_version": self.log_version,
+            "log_version": self.basis.log.version,
             "chain": self.start.note,
             "state_before": self.start.state,
             "warnings": list(self.cautions),
@@ -166,7 +163,7 @@ def make_plan(pipeline: Pipeline, view: LedgerView, log: LogState, *, ask: Ask, 
             would be replayed from a state that a clean-up has removed.
     """
     basis = Basis.of(pipeline, view, log, ask=ask)
-    if earlier is not None and earlier.basis is not None and earlier.basis.is_of(basis):
+    if earlier is not None and earlier.basis.is_of(basis):
         return replace(earlier, ledger_version=view.version)
     spec = spec_fingerprint(pipeline)
     if view.head is not None:
@@ -200,11 +197,9 @@ def make_plan(pipeline: Pipeline, view: LedgerView, log: LogState, *, ask: Ask, 
         to_text=show_ms(grid, ask.slices[-1].end_ms),
         spec_fingerprint=spec,
         ledger_version=view.version,
-        log_version=log.version,
         start=start,
         steps=tuple(steps),
         warnings=log.warnings,
-        known=log.known,
         basis=basis,
     )
 

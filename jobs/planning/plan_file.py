@@ -60,7 +60,6 @@ class PlanFile(_Stored):
     @classmethod
     def of(cls, planned: Plan, view: LedgerView) -> "PlanFile":
         """Return a plan that was just made for this view, as it is stored."""
-        assert planned.basis is not None, "`make_plan` sets it"
         coordinates = planned.basis.log.coordinates
         return cls(
             pipeline=planned.pipeline,
@@ -126,7 +125,6 @@ class PlanFile(_Stored):
 
     def _moved(self, view: LedgerView, planned: Plan) -> Iterator[str]:
         basis = planned.basis
-        assert basis is not None, "`make_plan` sets it"
         if planned.spec_fingerprint != self.spec_fingerprint:
             yield f"the spec was {self.spec_fingerprint[:12]} and is {planned.spec_fingerprint[:12]} now"
         if basis.ask.checks != self.checks:

@@ -26,7 +26,7 @@ from typing import Any, Final
 from jobs.durations import UNIT_MS
 from jobs.lake.damage import table_errors
 from jobs.lake.lake import Lake
-from jobs.lake.leftover_files import NO_TABLES, SCRATCH, AttemptFiles, CommittedFile, LakeFiles, LeftoverFile
+from jobs.lake.leftover_files import NO_TABLES, SCRATCH, CommittedFile, LakeFiles, LeftoverFile
 from jobs.ledger.events import EventKind, LedgerEvent
 from jobs.ledger.removals import StoredAttempt, Why, removed_event
 from jobs.ledger.snapshot import remove_old_snapshots
@@ -114,13 +114,7 @@ class Leftovers:
 
 
 def clean(
-    work: RequestContext,
-    files: AttemptFiles,
-    *,
-    older_than_ms: int,
-    who: str,
-    check_rows: CheckRows,
-    dry_run: bool = True,
+    work: RequestContext, files: LakeFiles, *, older_than_ms: int, who: str, check_rows: CheckRows, dry_run: bool = True
 ) -> Leftovers:
     """Find the files of attempts that no commit names, and rows past their retention; remove them unless a dry run.
 
@@ -190,7 +184,7 @@ def _unlisted(uri: str, error: BaseException) -> StoreError:
     return StoreError(f"old snapshots of ledger {uri} cannot be removed: {error}")
 
 
-def delete_removed(work: RequestContext, files: AttemptFiles) -> None:
+def delete_removed(work: RequestContext, files: LakeFiles) -> None:
     """Delete the rows that the ledger records as removed and that the tables still have.
 
     Raises LedgerError, StoreError: as for `clean`.
@@ -318,7 +312,7 @@ def _rows_to_delete(
     return deleted
 
 
-def _delete(work: RequestContext, files: AttemptFiles, deleted: _Deleted) -> None:
+def _delete(work: RequestContext, files: LakeFiles, deleted: _Deleted) -> None:
     head = work.ledger.newest()
     by_table: dict[str, set[StoredAttempt]] = defaultdict(set)
     for (table, _why), attempts in deleted.items():

@@ -25,7 +25,7 @@ def publication_warnings(lake: Lake, view: LedgerView, planned: Plan) -> tuple[s
 
 def _fresh_border(lake: Lake, view: LedgerView, planned: Plan) -> Iterator[str]:
     """Yield what readers lose if a chain begins without earlier records directly after a published slice."""
-    if planned.basis is None or not planned.basis.ask.is_fresh:
+    if not planned.basis.ask.is_fresh:
         return
     first = planned.range[0].slice
     before, shown = run_before(view, first), view.runs.get(view.chain_run_id(view.published.get(first.slice_id, "")))
@@ -76,8 +76,6 @@ def _waiting_windows(lake: Lake, pipeline: str, run: StagedRun) -> int | None:
 
 def _ended_repairs(view: LedgerView, planned: Plan) -> Iterator[str]:
     """Yield a sentence if readers see a repair of slices of which they would get other runs."""
-    if planned.basis is None:
-        return
     new = [step.slice for step in planned.range if not step.is_beyond and not (step.valid_run and step.is_published)]
     told = told_end_of_repairs(planned.basis.pipeline, view, dict.fromkeys(new, planned.spec_fingerprint))
     if told:

@@ -28,6 +28,7 @@ from windowlib.columnar.undecodable import readable
 from windowlib.errors import StoreError
 from windowlib.libraries import pa
 from windowlib.records import tables
+from windowlib.records.column_types import struct_fields
 from windowlib.records.row_ids import IdSum
 from windowlib.records.tables import Table
 
@@ -342,13 +343,24 @@ class StoredRuns:
         self, uri: str, runs: Mapping[Attempt, StagedRun], *, table: str, attempts: Sequence[Attempt], columns: Columns
     ) -> Stored:
         """Return what the ledger has about some attempts. Its `table` is that of the spec of the first attempt."""
-        pipeline = spec_of(self.view, runs[attempts[0]])
+        first = runs[attempts[0]]
         return Stored(
             uri=uri,
-            table=stored_table(pipeline, table, columns, log=partial(log_columns, self.lake, self.pipeline)),
+            table=stored_table(
+                spec_of(self.view, first), table, columns, log=partial(self._log_columns, first.result.spec_fingerprint)
+            ),
             run_ids={attempt: runs[attempt].result.run_id for attempt in attempts},
             digests={attempt: digest_of(runs[attempt], table) for attempt in attempts},
         )
+
+    def _log_columns(self, spec: str) -> Columns:
+        """Return the columns of the log that states of a spec were computed from.
+
+        Runs of earlier versions stored none: then those that the stored records have, perhaps of another spec alone.
+        """
+        results = (run.result for run in self.view.runs.values() if run.result.spec_fingerprint == spec)
+        fields = next((result.state_columns for result in results if result.state_columns is not None), None)
+        return log_columns(self.lake, self.pipeline) if fields is None else struct_fields({"fields": fields})
 
 
 def run_attempt(run: StagedRun, table: str = tables.WINDOW_OUTPUTS) -> Attempt:

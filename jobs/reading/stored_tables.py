@@ -14,7 +14,7 @@ from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.files import pipeline_from_json
 from jobs.pipeline.log_schema import input_columns
 from jobs.pipeline.models.pipeline import Pipeline
-from windowlib.errors import LedgerError, StoreError
+from windowlib.errors import LedgerError, SpecError, StoreError
 from windowlib.records import tables
 from windowlib.records.column_types import Node, spell_type, struct_fields
 from windowlib.records.tables import Table
@@ -141,19 +141,27 @@ def side_columns(pipeline: Pipeline, tag: str) -> Iterable[str]:
 
 
 def _accumulators(pipeline: Pipeline, columns: Columns, log: Callable[[], Columns]) -> Mapping[str, Mapping[str, str]]:
-    """Return the state columns of the aggregates for which the table has a column."""
+    """Return the state columns of the aggregates for which the table has a column.
+
+    If the type of an input is not known, because a run of an earlier version did not store it, they are those of all
+    specs.
+    """
     if not any(name.startswith("acc_") for name in columns):
         return {}
     # These import all window operators. Readers of published rows do not need them.
     from jobs.engine.window_spec import pipeline_aggregates
     from windowlib.windows.declared_functions import JSON_STATE
 
+    names = [*pipeline.aggregates] or pipeline.output_columns[:1]
+    stored = {name: struct_fields(columns[f"acc_{name}"]) for name in names if f"acc_{name}" in columns}
+    states = dict.fromkeys(names, JSON_STATE)
     if pipeline.aggregates:
-        types = input_columns(pipeline, {name: spell_type(node) for name, node in log().items()})
-        states = {name: aggregate.state_columns for name, aggregate in pipeline_aggregates(pipeline, types).items()}
-    else:
-        states = dict.fromkeys(pipeline.output_columns[:1], JSON_STATE)
-    stored = {name: struct_fields(columns[f"acc_{name}"]) for name in states if f"acc_{name}" in columns}
+        try:
+            types = input_columns(pipeline, {name: spell_type(node) for name, node in log().items()})
+            built = pipeline_aggregates(pipeline, types)
+        except SpecError:
+            return {name: _typed(own, own) for name, own in stored.items()}
+        states = {name: aggregate.state_columns for name, aggregate in built.items()}
     return {name: {**dict(states[name]), **_typed(dict(states[name]), own)} for name, own in stored.items()}
 
 

@@ -172,7 +172,7 @@ def pin(order: ReplayOrder, *, sizes: Sizes = SIZES, cores: int = 0) -> Pinned:
         return lake.table(pipeline.name, table)
 
     log = pin_input(pipeline, lake, order.slices, version=order.log_version, known=order.known_log)
-    for slice_id, why in (log.missing(order.slices) or {}).items():
+    for slice_id, why in (log.table.missing(order.slices) or {}).items():
         raise LogError(f"slice {slice_id} of log {pipeline.log.shown} cannot be read: {why}")
     tables = chunk_tables(
         pipeline, log, stored_records=stored_records(uri, is_distinct=pipeline.log.distinct is not None)

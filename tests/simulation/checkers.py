@@ -12,7 +12,7 @@ from typing import ParamSpec
 
 from jobs.lake.plain_table import Shows
 from jobs.ledger.chain import GENESIS, Row
-from jobs.ledger.events import EventKind, LedgerEvent
+from jobs.ledger.events import EventKind, LedgerEvent, coordinates_of
 from jobs.ledger.leases import Lease, is_held
 from jobs.ledger.looks import Look
 from jobs.ledger.view import LedgerView, Request, RequestKind
@@ -346,9 +346,13 @@ def an_erasure_is_accepted_once_and_before_it_is_replayed(commit: Commit) -> Non
     assert len(commits) == len({*commits}), "a commit is accepted twice"
     accepted = {(entry.table_id, entry.rewrite.version) for entry in commit.before.accepted}
     for event in commit.of(EventKind.STAGED):
-        table_id, versions = event.details["log"]["table_id"], {*event.details["log"]["commits"]}
-        read = versions & log.rewrites.keys() if table_id == log.table_id else ()
-        is_accepted = {(table_id, version) for version in read} <= accepted
+        read = coordinates_of(event.details["log"])
+        number = log.opened_at.get((read.table_id, read.version, read.digest))
+        if read.table_id != log.table_id or number not in log.versions:
+            continue
+        known = {version: slice_ for version, slice_ in log.rewrites_at(read.version).items() if version >= log.expired}
+        lost = {(read.table_id, version) for version, slice_ in known.items() if slice_.slice_id == event.slice_id}
+        is_accepted = lost <= accepted
         assert is_accepted, "a run has read what is left of a commit that nobody has accepted"
 
 

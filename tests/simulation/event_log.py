@@ -1,17 +1,39 @@
-"""The simulated event log. A commit appends an amount to a slice, or removes or changes one."""
+"""The simulated event log: a table with commit files and data files, which the product's own code reads.
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+A commit appends an amount to a slice, removes or changes one, or writes the files of a slice again. Somebody may drop
+the table and create it again, and log retention removes the oldest commit files.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+import pyarrow as pa
+from pyarrow import fs
+from typing_extensions import override
+
 from jobs.engine.fingerprints import fingerprint
+from jobs.lake.covered_files import StoredDigests
+from jobs.lake.log_coordinates import SliceFiles
+from jobs.lake.log_files import NO_DIGESTS, Entry, LogFiles
+from jobs.lake.log_version import DataFile, LogVersion
+from jobs.lake.pinned_files import PinnedFile
+from jobs.pipeline.look_back import LookBack
 from jobs.runs import LogCoordinates, Slice
 from windowlib.errors import LogError
 
-TABLE_ID: Final = "log"
+URI: Final = "log"
 COLUMN: Final = "day"
 """The slice column."""
+NODES: Final = {"id": "string", "key": "string", "at_ms": "long", "amount": "long", COLUMN: "date"}
+REWRITES: Final = frozenset({"UPDATE", "DELETE"})
+RESTORE: Final = "RESTORE"
+_DIGEST_BYTES, _LOOKED_BYTES = 8, 16
+"""The digests of a commit file that runs and looks store."""
 
 
 @lru_cache(maxsize=10_000)
@@ -21,24 +43,26 @@ def hashed(*parts: str | int) -> str:
 
 
 class File(NamedTuple):
-    """A data file with one record. Commit `written` has written the file, and `commit` the record before it."""
+    """A data file with one record, which commit `commit` has appended."""
 
     commit: int
     amount: int
-    written: int
-
-    @classmethod
-    def new(cls, commit: int, amount: int) -> "File":
-        return cls(commit, amount, commit)
+    data: PinnedFile
 
 
 class Commit(NamedTuple):
-    """A commit of the log. `removes`: it has removed or changed a record. `compacts`: it has changed no record."""
+    """A commit of the log: the files that all slices have after it, and digests of their entries.
+
+    `content` is that of its own file, and `digest` the digest of that, as runs store it.
+    """
 
     slice: Slice
     at_ms: int
-    removes: bool = False
-    compacts: bool = False
+    operation: str
+    files: Mapping[Slice, tuple[File, ...]]
+    digests: Mapping[Slice, str]
+    content: bytes
+    digest: bytes
 
 
 @dataclass
@@ -46,23 +70,37 @@ class EventLog:
     """A log with one file for each record. Version n is what the commits up to n have made; the first is version 0.
 
     Somebody may drop the table, and create it again with the same records: another table, which begins with version 0.
-    The commits of all tables have one row of numbers. `begun` has the number of the first commit of each table, the
-    newest last. `rewrites` maps a commit of the newest table that removed or changed a record to its slice: version ->
-    slice. `contents` maps a slice and the fingerprint of its amounts to these. `history` has the digests of the records
-    of each slice, with the numbers from which on they are so. `left` maps such a digest to the number of the last
-    commit with these records; the newest ones are not in it. `records` maps the digest of files to that of records.
+    Or its newest commits are lost, because it was restored from a backup. `tables` is the number of tables, `name` the
+    name of the history of the newest one, and `names` the number of names. `restored` is the version of the backup, if
+    nobody has named the history yet. The commits of all tables have one row of numbers; a restored table gets its
+    newest commit again under a new number. `versions` maps a version of the newest table to its number. `expired` is
+    the number of commit files that log retention has removed from it. `opened_at` has the numbers at which versions
+    were first opened: id of the table, version, digest of the files of a slice -> number. `numbers` maps the digest of
+    a commit file, as looks have it, to the number of the commit.
+
+    `contents` maps a slice and the fingerprint of its amounts to these. `history` has the digests of the records of
+    each slice, with the numbers from which on they are so. `left` maps such a digest to the number of the last commit
+    with these records; the newest ones are not in it. `records` maps the digest of files, as coordinates have it, to
+    that of records. `amount_of` maps the path of a data file to its amount.
     """
 
     slices: Sequence[Slice]
     files: dict[Slice, tuple[File, ...]] = field(default_factory=dict)
     commits: list[Commit] = field(default_factory=list)
-    begun: list[int] = field(default_factory=lambda: [0])
-    rewrites: dict[int, Slice] = field(default_factory=dict)
+    digests: dict[Slice, str] = field(default_factory=dict)
+    tables: int = 1
+    name: str = ""
+    names: int = 0
+    restored: int | None = None
+    versions: list[int] = field(default_factory=list)
+    expired: int = 0
+    opened_at: dict[tuple[str, int, str], int] = field(default_factory=dict)
+    numbers: dict[str, int] = field(default_factory=dict)
     contents: dict[tuple[str, str], tuple[int, ...]] = field(default_factory=dict)
     left: dict[str, int] = field(default_factory=dict)
     history: dict[Slice, list[tuple[int, str]]] = field(default_factory=dict)
     records: dict[str, str] = field(default_factory=dict)
-    _coordinates: dict[Slice, LogCoordinates] = field(default_factory=dict)
+    amount_of: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, slices: Sequence[Slice], amounts: Sequence[int], *, at_ms: int) -> "EventLog":
@@ -74,50 +112,100 @@ class EventLog:
 
     @property
     def version(self) -> int:
-        return len(self.commits) - 1 - self.begun[-1]
+        return len(self.versions) - 1
+
+    @property
+    def own_id(self) -> str:
+        """The id of the newest table."""
+        return f"{self.tables:08x}-0000-0000-0000-000000000000"
 
     @property
     def table_id(self) -> str:
-        return f"{TABLE_ID} {len(self.begun)}"
+        """The same with the name of its history, as coordinates have it."""
+        return f"{self.own_id}-{self.name}" if self.name else self.own_id
+
+    @property
+    def rewrites(self) -> dict[int, Slice]:
+        """The rewrites at the newest version."""
+        return self.rewrites_at(self.version)
+
+    def rewrites_at(self, version: int) -> dict[int, Slice]:
+        """Return version -> the slice of which the commit had removed or changed a record that was still lost then."""
+        rewrites: dict[int, Slice] = {}
+        for own, number in enumerate(self.versions[: version + 1]):
+            commit = self.commits[number]
+            if commit.operation in REWRITES:
+                rewrites[own] = commit.slice
+            if commit.operation == RESTORE:
+                del rewrites[max(other for other, slice_ in rewrites.items() if slice_ == commit.slice)]
+        return rewrites
 
     def number_of(self, read: LogCoordinates) -> int:
         """Return the number of the newest commit that coordinates have seen."""
-        return self.begun[int(read.table_id.removeprefix(TABLE_ID)) - 1] + read.version
+        return self.opened_at[read.table_id, read.version, read.digest]
 
     def amounts(self, slice_: Slice) -> tuple[int, ...]:
         return tuple(file.amount for file in self.files.get(slice_, ()))
 
+    def amounts_of(self, paths: Iterable[str]) -> tuple[int, ...]:
+        """Return the amounts in data files."""
+        return tuple(self.amount_of[path] for path in paths)
+
     def append(self, slice_: Slice, amount: int, *, at_ms: int) -> None:
         """Append a record."""
-        file = File.new(len(self.commits), amount)
-        self._commit(Commit(slice_, at_ms), (*self.files.get(slice_, ()), file))
+        file = self._file(slice_, len(self.commits), amount, at_ms=at_ms)
+        self._commit(slice_, "WRITE", (*self.files.get(slice_, ()), file), at_ms=at_ms)
 
     def rewrite(self, slice_: Slice, number: int, amount: int | None, *, at_ms: int) -> None:
         """Give a record another amount; None: remove it. A person has to accept the commit."""
         files = list(self.files[slice_])
-        files[number : number + 1] = [] if amount is None else [File.new(len(self.commits), amount)]
-        self.rewrites[self.version + 1] = slice_
-        self._commit(Commit(slice_, at_ms, removes=True), tuple(files))
+        new = [] if amount is None else [self._file(slice_, len(self.commits), amount, at_ms=at_ms)]
+        files[number : number + 1] = new
+        self._commit(slice_, "UPDATE" if new else "DELETE", tuple(files), at_ms=at_ms)
 
     def compact(self, slice_: Slice, *, at_ms: int) -> None:
         """Write the records to other files, as OPTIMIZE does."""
-        files = tuple(file._replace(written=len(self.commits)) for file in self.files[slice_])
-        self._commit(Commit(slice_, at_ms, compacts=True), files)
+        files = tuple(self._file(slice_, file.commit, file.amount, at_ms=at_ms) for file in self.files[slice_])
+        self._commit(slice_, "OPTIMIZE", files, at_ms=at_ms, changes_data=False)
+
+    def undo(self, slice_: Slice, *, at_ms: int) -> None:
+        """Restore the files of a slice from before its newest commit, if that has removed or changed a record."""
+        touched = (own for own, number in enumerate(self.versions) if self.commits[number].slice == slice_)
+        newest = max(touched, default=0)
+        if newest > self.expired and self.commits[self.versions[newest]].operation in REWRITES:
+            files = self.commits[self.versions[newest - 1]].files[slice_]
+            self._commit(slice_, RESTORE, files, at_ms=at_ms)
 
     def create_again(self, *, at_ms: int) -> None:
         """Drop the table, and create another one with the same records."""
-        self.begun.append(len(self.commits))
-        self.rewrites.clear()
-        for slice_ in self.slices:
-            files = tuple(File.new(len(self.commits), amount) for amount in self.amounts(slice_))
-            self._commit(Commit(slice_, at_ms), files)
+        former = {slice_: self.amounts(slice_) for slice_ in self.slices}
+        self.tables += 1
+        self.expired, self.restored = 0, None
+        self.versions.clear()
+        self.files.clear()
+        for slice_, amounts in former.items():
+            files = tuple(self._file(slice_, len(self.commits), amount, at_ms=at_ms) for amount in amounts)
+            self._commit(slice_, "WRITE", files, at_ms=at_ms)
 
-    def coordinates(self, slice_: Slice) -> LogCoordinates:
-        """Return the coordinates of a slice at the newest version, as a look that refuses nothing finds them."""
-        known, version = self._coordinates[slice_], self.version
-        if known.version != version:
-            known = self._coordinates[slice_] = replace(known, version=version)
-        return known
+    def expire(self, count: int) -> None:
+        """Remove the oldest commit files, as log retention does behind a checkpoint. The newest one is left."""
+        self.expired = max(self.expired, min(count, self.version))
+
+    def restore(self, version: int) -> None:
+        """Restore the table from a backup of a version, which is not older than the oldest commit file."""
+        commit = self.commits[self.versions[version]]
+        del self.versions[version:]
+        self.versions.append(len(self.commits))
+        self.commits.append(commit)
+        self.files = {**commit.files}
+        self.restored = version
+        for slice_ in self.slices:
+            self._remember(slice_, len(self.commits) - 1)
+
+    def give_name(self) -> None:
+        """Name the history of a restored table, as a person does in the pipeline file."""
+        self.names += 1
+        self.name, self.restored = f"h{self.names}", None
 
     def last_seen(self, digest: str) -> int:
         """Return the number of the last commit at which a slice had records with this digest."""
@@ -127,78 +215,209 @@ class EventLog:
         """Return the digest of the records that a slice had after a commit."""
         return next(digest for since, digest in reversed(self.history[slice_]) if since <= number)
 
-    def commit_digest(self, version: int) -> str:
-        """Return the digest of a commit file of the newest table; empty if there is none."""
-        return f"commit {self.begun[-1] + version}" if 0 <= version <= self.version else ""
+    def kept(self, version: int) -> Commit | None:
+        """Return the commit of the newest table with a version, if its file is there."""
+        return self.commits[self.versions[version]] if self.expired <= version <= self.version else None
 
-    def _commit(self, commit: Commit, files: tuple[File, ...]) -> None:
-        number, first, slice_ = len(self.commits), self.begun[-1], commit.slice
-        self.commits.append(commit)
+    def has_commit(self, version: int, digest: str) -> bool:
+        """Return whether the newest table has the commit with a digest, as looks have it."""
+        number = self.numbers[digest]
+        return version <= self.version and self.commits[self.versions[version]] is self.commits[number]
+
+    def opened(
+        self, version: int | None = None, *, on_listing: Callable[[], None], on_reading: Callable[[], None]
+    ) -> "OpenedLog":
+        """Return a version of the newest table (None: the newest one). Raises LogError: it is gone."""
+        number = self.version if version is None else version
+        commit = self.kept(number)
+        if commit is None:
+            raise LogError(f"version {number} of event log {URI} is gone")
+        files = tuple(file.data for own in commit.files.values() for file in own)
+        return OpenedLog(
+            uri=URI,
+            version=number,
+            table_id=self.own_id,
+            nodes=NODES,
+            partition_columns=(COLUMN,),
+            log=self,
+            number=self.versions[number],
+            live=files,
+            on_listing=on_listing,
+            on_reading=on_reading,
+        )
+
+    def commit_files(
+        self, version: int, *, stored: StoredDigests = NO_DIGESTS, on_reading: Callable[[], None]
+    ) -> "CommitFiles":
+        """Return the commit files up to a version. After a new table, they are those of the new one."""
+        versions = range(self.expired, min(version, self.version) + 1)
+        return CommitFiles(
+            uri=URI,
+            system=LogSystem(self),
+            root=URI,
+            commits={number: f"{URI}/_delta_log/{number:020}.json" for number in versions},
+            checkpoint=None,
+            stored=stored,
+            on_reading=on_reading,
+        )
+
+    def _file(self, slice_: Slice, commit: int, amount: int, *, at_ms: int) -> File:
+        name = slice_.slice_id
+        data = PinnedFile(
+            path=f"{COLUMN}={name}/{len(self.amount_of)}.parquet",
+            partition={COLUMN: name},
+            records=1,
+            bytes=1,
+            modified_ms=at_ms,
+            slice_id=name,
+            value=name,
+        )
+        self.amount_of[data.path] = amount
+        return File(commit, amount, data)
+
+    def _commit(
+        self, slice_: Slice, operation: str, files: tuple[File, ...], *, at_ms: int, changes_data: bool = True
+    ) -> None:
+        number, before = len(self.commits), self.files.get(slice_, ())
+        entries: list[Entry] = [{"commitInfo": {"operation": operation, "timestamp": at_ms, "number": number}}]
+        entries += [] if self.versions else [{"metaData": {"id": self.own_id}}]
+        entries += [_action("remove", file, changes_data=changes_data) for file in before if file not in files]
+        entries += [_action("add", file, changes_data=changes_data) for file in files if file not in before]
         self.files[slice_] = files
-        amounts = self.amounts(slice_)
-        self.contents[slice_.slice_id, hashed(*amounts)] = amounts
-        digest = hashed(slice_.slice_id, *(part for file in files for part in file))
-        records = self.records[digest] = hashed(slice_.slice_id, *(part for file in files for part in file[:2]))
+        content = "\n".join(json.dumps(entry) for entry in entries).encode()
+        digest = hashlib.blake2b(content, digest_size=_DIGEST_BYTES).digest()
+        self.contents[slice_.slice_id, hashed(*self.amounts(slice_))] = self.amounts(slice_)
+        self._remember(slice_, number)
+        live, digests = MappingProxyType({**self.files}), MappingProxyType({**self.digests})
+        self.commits.append(Commit(slice_, at_ms, operation, live, digests, content, digest))
+        self.numbers[hashlib.blake2b(content, digest_size=_LOOKED_BYTES).hexdigest()] = number
+        self.versions.append(number)
+
+    def _remember(self, slice_: Slice, number: int) -> None:
+        """Remember the records that a slice has from a commit on."""
+        files = self.files[slice_]
+        data = SliceFiles.grouped((file.data for file in files), LookBack(slices=(slice_,)))
+        records = hashed(slice_.slice_id, *(part for file in files for part in file[:2]))
+        self.digests[slice_] = data.digests[slice_.slice_id]
+        self.records[self.digests[slice_]] = records
         history = self.history.setdefault(slice_, [])
         self.left.update({before: number - 1 for _since, before in history[-1:]})
         self.left.pop(records, None)
         history.append((number, records))
-        own = enumerate(self.commits[first:])
-        self._coordinates[slice_] = LogCoordinates(
-            table_id=self.table_id,
-            version=number - first,
-            commits=tuple(at for at, commit in own if commit.slice == slice_ and not commit.compacts),
-            files=len(files),
-            records=len(files),
-            bytes=len(files),
-            digest=digest,
-            sound=number - first,
-        )
+
+
+def _action(kind: str, file: File, *, changes_data: bool) -> Entry:
+    data = file.data
+    return {
+        kind: {
+            "path": data.path,
+            "partitionValues": data.partition,
+            "size": data.bytes,
+            "modificationTime": data.modified_ms,
+            "dataChange": changes_data,
+        }
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenedLog(LogVersion):
+    """The log at one version. `live` are its files. Its commit files are listed and read later.
+
+    `on_listing` is called before they are listed, and `on_reading` before each of them is read.
+    """
+
+    log: EventLog = field(repr=False, compare=False)
+    number: int
+    live: Sequence[DataFile] = field(repr=False, compare=False)
+    on_listing: Callable[[], None] = field(repr=False, compare=False)
+    on_reading: Callable[[], None] = field(repr=False, compare=False)
+
+    @override
+    def log_files(self, *, stored: StoredDigests = NO_DIGESTS) -> LogFiles:
+        self.on_listing()
+        for digest in self.log.commits[self.number].digests.values():
+            self.log.opened_at.setdefault((self.table_id, self.version, digest), self.number)
+        files = self.log.commit_files(self.version, stored=stored, on_reading=self.on_reading)
+        files.check(files.commits.values())
+        return files
+
+    @override
+    def files(self) -> Sequence[DataFile]:
+        return self.live
+
+    @override
+    def removal(self, columns: Sequence[str]) -> str:
+        return f"remove the records without {columns}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitFiles(LogFiles):
+    """The commit files of the simulated log. Their digests are at hand."""
+
+    on_reading: Callable[[], None]
+
+    @override
+    def check(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            name = path.removeprefix(f"{URI}/")
+            if name in self.digests:
+                continue
+            digest, known = self._commit_at(path).digest, self.stored.of_path(name)
+            if known is not None and known != digest:
+                raise LogError(f"file {name} of event log {URI} is not the file that an earlier run has read")
+            self.digests[name] = digest
+
+    @override
+    def _name(self, path: str) -> str:
+        return path.removeprefix(f"{URI}/")
+
+    @override
+    def _parse(self, path: str) -> Sequence[Entry]:
+        self.on_reading()
+        return LogFiles._parse(self, path)
+
+    def _commit_at(self, path: str) -> Commit:
+        system: Any = self.system
+        commit: Commit = system.commit(path)
+        return commit
 
 
 @dataclass(frozen=True)
-class CommitFiles:
-    """The commit files of a log up to a version, as the product reads them: `LogFiles` and its file system in one.
-
-    If the table was created again since, they are those of the new one, as far as it has them.
-    """
+class LogSystem:
+    """The file system of the log: commit files, and data files that are always there."""
 
     log: EventLog
-    version: int
-    uri: str = "log"
 
-    @property
-    def commits(self) -> dict[int, int]:
-        """Version -> the path of its file."""
-        return {version: version for version in range(self.version + 1)}
-
-    @property
-    def system(self) -> "CommitFiles":
-        return self
-
-    def get_file_info(self, path: int) -> "FileInfo":
-        commit = self._commit(path)
-        return FileInfo(None if commit is None else commit.at_ms * 1_000_000)
-
-    def entries(self, version: int) -> list[dict[str, Any]]:
-        """Return the actions of a commit. Raises LogError: the file is gone."""
-        commit = self._commit(version)
+    def commit(self, path: str) -> Commit:
+        commit = self.log.kept(_version_of(path))
         if commit is None:
-            raise LogError(f"the file of commit {version} is gone")
-        partition = {COLUMN: commit.slice.slice_id}
-        action = {"path": f"file {version}", "partitionValues": partition, "dataChange": not commit.compacts}
-        return [{"remove": action}, {"add": action}] if commit.removes or commit.compacts else [{"add": action}]
+            raise FileNotFoundError(path)
+        return commit
 
-    def _commit(self, version: int) -> Commit | None:
-        return self.log.commits[self.log.begun[-1] + version] if version <= self.log.version else None
+    def open_input_stream(self, path: str) -> pa.BufferReader:
+        return pa.BufferReader(self.commit(path).content)
+
+    def open_input_file(self, path: str) -> pa.BufferReader:
+        """Open a data file, of which only the first bytes are asked for."""
+        return pa.BufferReader(path.encode())
+
+    def get_file_info(self, path: str | Sequence[str]) -> Any:  # noqa: ANN401 - one, or several
+        return self._info(path) if isinstance(path, str) else [*map(self._info, path)]
+
+    def _info(self, path: str) -> "FileInfo":
+        if not path.endswith(".json"):
+            return FileInfo(1, 0)
+        commit = self.log.kept(_version_of(path))
+        return FileInfo(0, None, fs.FileType.NotFound) if commit is None else FileInfo(1, commit.at_ms * 1_000_000)
 
 
 class FileInfo(NamedTuple):
-    """The modification time of a file; None if there is no such file."""
+    """What the file system tells of a file; no modification time if there is no such file."""
 
+    size: int
     mtime_ns: int | None
+    type: fs.FileType = fs.FileType.File
 
 
-def unaccepted(slice_id: str, version: int) -> LogError:
-    """Return the refusal of a slice of which a commit has removed or changed a record."""
-    return LogError(f"commit {version} (DELETE) removed or changed records of slice {slice_id}")
+def _version_of(path: str) -> int:
+    return int(path.rpartition("/")[2].removesuffix(".json"))

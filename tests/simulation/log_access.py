@@ -6,41 +6,44 @@ The product decides from that which slices are restated, from where a chain rest
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple
 
 import pytest
 
 from jobs.engine.engine import Engine
 from jobs.engine.fingerprints import spec_fingerprint
 from jobs.engine.window_spec import engine
-from jobs.lake.known_log import KnownLog
-from jobs.lake.log_look import LogSlices
-from jobs.lake.log_version import LogTip
+from jobs.lake import pinned_files
+from jobs.lake.log_version import LogPlace, LogTip, commit_digest
+from jobs.lake.restored_place import RestoredPlace
 from jobs.ledger.looks import Look
 from jobs.ledger.run_slots import RunBrief
 from jobs.ledger.view import LedgerView, Request, StagedRun
 from jobs.orchestration import late_repair, repair_range, restatements
 from jobs.pipeline.log_schema import input_columns
-from jobs.pipeline.look_back import LookBack
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.planning import changed_slices, published_spec, stored_spec
+from jobs.planning import changed_slices, event_times, log_pin, log_state, published_spec, stored_spec
 from jobs.planning.changed_slices import LogLook
 from jobs.planning.request_context import RequestContext
+from jobs.publishing import accepting
 from jobs.publishing.chain_rules import lateness_ms
 from jobs.reading.stored_tables import spec_of
 from jobs.replay import restart
 from jobs.replay.restart import SliceTime
 from jobs.runs import Slice
-from tests.simulation.event_log import COLUMN, CommitFiles
+from tests.simulation.event_log import NODES, URI, LogSystem, OpenedLog
 from tests.simulation.replays import CARRIED, LATE_MS, Counted
 from tests.simulation.world import LAKE, SLICES, SPECS, World
-from windowlib.errors import LogError, RequestError
+from windowlib.errors import RequestError
+from windowlib.records.column_types import spell_type
 from windowlib.watermarks.timeline import ALL_SOURCES, SourceRow
 
-COLUMNS: Final = {"id": "string", "key": "string", "at_ms": "bigint", "amount": "bigint", COLUMN: "date"}
+COLUMNS: Final = {name: spell_type(node) for name, node in NODES.items()}
 OPEN_DIFFER: Final = "windows that are still open differ"
 OPEN_IN, OPEN_IF = 6, 7
 """Windows with a late amount of 6 are still open after a slice whose amounts in time are a multiple of 7."""
+STOPS_BEFORE_COMMIT = 0.05
+"""The probability that others get their turn before a commit of the log is read."""
 _WORLDS = count()
 _ENGINES: dict[str, Engine] = {}  # by fingerprint of the spec
 
@@ -51,16 +54,26 @@ class SimulatedPlace:
 
     world: World = field(repr=False)
     number: int = field(default_factory=lambda: next(_WORLDS))
-    uri: str = "log"
+    uri: str = URI
 
     def tip(self) -> LogTip:
         self.world.running().stop_here("look for the newest commit")
-        log = self.world.log
-        files: Any = CommitFiles(log, log.version)
-        return LogTip(version=log.version, commit=log.commit_digest(log.version), files=files)
+        files = self.world.log.commit_files(self.world.log.version, on_reading=self._before_commit)
+        return LogTip(version=max(files.commits), commit=commit_digest(files, max(files.commits)), files=files)
 
-    def open(self) -> NoReturn:
-        raise LogError("the simulated log has no files")
+    def open(self, version: int | None = None) -> OpenedLog:
+        self.world.running().stop_here("open the log")
+        return self.world.log.opened(version, on_listing=self._before_listing, on_reading=self._before_commit)
+
+    def is_newest(self, version: int) -> bool:
+        return version == self.world.log.version
+
+    def _before_listing(self) -> None:
+        self.world.running().stop_here("list the commits of the log")
+
+    def _before_commit(self) -> None:
+        if self.world.rng.random() < STOPS_BEFORE_COMMIT:
+            self.world.running().stop_here("read a commit of the log")
 
 
 class Times(NamedTuple):
@@ -86,33 +99,17 @@ def patch_log(world: World, patch: pytest.MonkeyPatch, on_look: OnLook) -> None:
         on_look(view, looking.look, seen)
         return looking
 
-    def log_slices(_place: object, *, by: object, back: LookBack, known: KnownLog) -> LogSlices:
-        del by
-        world.running().stop_here("list the files of the log")
-        log, newest = world.log, known.newest
-        if newest is not None and newest.table_id == log.table_id:
-            digest = log.commit_digest(newest.version)
-            assert digest in {"", newest.digest}, "a look was stored with the commit of another table"
-        accepted = known.accepted_of(log.table_id)
-        lost = {slice_: version for version, slice_ in log.rewrites.items() if version not in accepted}
-        return LogSlices(
-            table_id=log.table_id,
-            version=log.version,
-            names={COLUMN: COLUMN},
-            coordinates={slice_.slice_id: log.coordinates(slice_) for slice_ in back.slices},
-            removed={slice_.slice_id: f"commit {lost[slice_]} (DELETE)" for slice_ in back.slices if slice_ in lost},
-        )
+    def at_place(_lake: object, pipeline: Pipeline) -> LogPlace:
+        name = pipeline.log.history
+        return place if name is None else RestoredPlace(place=place, history=name)
 
-    def digest_of(_files: object, version: int) -> str:
-        return world.log.commit_digest(version)
-
-    def at_place(_lake: object, _pipeline: object) -> SimulatedPlace:
-        return place
-
-    for module in (changed_slices, published_spec, stored_spec):
+    for module in (accepting, changed_slices, log_pin, log_state, published_spec, repair_range, restart, stored_spec):
         patch.setattr(module, "log_place", at_place)
-    patch.setattr(changed_slices, "log_slices", log_slices)
-    patch.setattr(changed_slices, "commit_digest", digest_of)
+    for module in (log_state, pinned_files):
+        patch.setattr(module, "file_system", lambda _uri: (LogSystem(world.log), URI))
+    for module in (event_times, repair_range, restart):
+        patch.setattr(module, "log_engine", _engine_of)
+    patch.setattr(log_state, "tables_in_log", lambda _lake, _pipeline: None)
     patch.setattr(changed_slices, "_looked", checked)
     patch.setattr(restatements, "load_file", lambda _path: world.pipeline(SPECS[0]))
     patch.setattr(restatements, "lake_of", lambda _root: LAKE)
@@ -152,9 +149,6 @@ def _patch_repairs(world: World, patch: pytest.MonkeyPatch) -> None:
     def request_lateness_ms(request: Request) -> int:
         return lateness_ms(stored_spec.stored_pipeline(world.pipeline(SPECS[0]), request))
 
-    for module in (repair_range, restart):
-        patch.setattr(module, "log_place", lambda _lake, _pipeline: OpenedPlace())
-        patch.setattr(module, "log_engine", _engine_of)
     patch.setattr(repair_range, "_late_rows", late_rows)
     patch.setattr(late_repair, "_check_states", check_states)
 
@@ -180,13 +174,6 @@ def _patch_times(world: World, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(restart, "read_attempts", read_attempts)
     patch.setattr(restart, "source_rows", source_rows)
     patch.setattr(restart, "times_of_log", times_of_log)
-
-
-class OpenedPlace:
-    """The place of a log of which only the columns are needed."""
-
-    def open(self) -> None:
-        return None
 
 
 def _time_after(start_ms: int) -> SourceRow:

@@ -17,8 +17,9 @@ from jobs.ledger.head import Head
 from jobs.ledger.history import EventHistory
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.projection import Projection
-from jobs.ledger.table import ConflictError
+from jobs.ledger.table import ConflictError, LedgerTable
 from jobs.ledger.view import LedgerView
+from jobs.storage import FileStamp
 from tests.simulation.actors import Actor
 from windowlib.errors import LedgerError
 
@@ -137,13 +138,23 @@ class Access:
 
 
 @dataclass
-class MemoryStore:
+class MemoryStore(LedgerTable):
     """The store of one `Ledger` and of its twins. `_versions` has the version of each actor's last `refresh`."""
 
     table: MemoryTable
     access: Access
     rates: FaultRates = NO_FAULTS
+    read_files: dict[str, FileStamp] = field(default_factory=dict)
     _versions: dict[Actor, int] = field(default_factory=dict)
+
+    @property
+    @override
+    def table_id(self) -> None:
+        return None
+
+    @override
+    def file_of(self, seq: int) -> None:
+        return None
 
     def refresh(self) -> int:
         actor = self.access.actor()
@@ -198,7 +209,16 @@ class MemoryStore:
         self.table.commits.append([])
 
 
-class SharedLedger(Ledger):
+class MemoryLedger(Ledger):
+    """The ledger of a process. Its twins have the same store."""
+
+    @override
+    def twin(self) -> Ledger:
+        limits, store = self._limits, self._store
+        return type(self)(self.uri, now_ms=self.now_ms, sleep=self._sleep, limits=limits, store=store)
+
+
+class SharedLedger(MemoryLedger):
     """The ledger of a process, which takes over what another process has made of the same commits."""
 
     @override

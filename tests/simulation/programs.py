@@ -8,8 +8,6 @@ from functools import partial
 from random import Random
 
 from jobs.cli import follow as follow_command, run as run_command
-from jobs.lake.rewrites import Rewrite, RewrittenSlice
-from jobs.ledger.ledger import Ledger
 from jobs.ledger.view import LedgerView, RequestKind, StagedRun
 from jobs.orchestration import dag_tasks, gating, scheduling
 from jobs.orchestration.dag_tasks import DagRun, Kind, lease_id
@@ -29,7 +27,7 @@ from jobs.planning.lease_keeping import release
 from jobs.planning.published_spec import on_published_spec
 from jobs.planning.request_context import Asked, IfOpen, RequestContext
 from jobs.planning.restating import request_to_continue
-from jobs.publishing.accepting import acceptance_events
+from jobs.publishing.accepting import accept_rewrites, chosen_rewrites, rewrites_of
 from jobs.publishing.cleaning import clean
 from jobs.publishing.decisions import cancel, resume, rollback
 from jobs.publishing.optimistic_check import By
@@ -39,6 +37,7 @@ from jobs.runs import Verdict, WarmUp
 from tests.simulation.actors import Actor
 from tests.simulation.checkers import Checkers
 from tests.simulation.command_checkers import FOLLOW
+from tests.simulation.memory_store import MemoryLedger
 from tests.simulation.replays import MemoryReplayer
 from tests.simulation.world import DAY_MS, DAYS, FIRST_MS, HOUR_MS, LEASE_MS, SLICES, SPECS, YEAR_MS, MemoryFiles, World
 from windowlib.errors import HindcastError
@@ -300,7 +299,7 @@ def decide(world: World, actor: Actor, rng: Random) -> None:
         ]
     ):
         case "accept":
-            accept_erased(world, work, actor, rng.choice([*world.log.rewrites, None]))
+            accept_erased(work, actor, rng.choice([*world.log.rewrites, None]))
         case "publish":
             publish(work, who=actor.name)
         case "publish one" if view.requests:
@@ -336,19 +335,14 @@ def mend_rows(world: World, actor: Actor, rng: Random) -> None:
     mend(work, result.slice, MemoryReplayer(world, actor), who=actor.name, dry_run=rng.random() < 0.1)
 
 
-def accept_erased(world: World, work: RequestContext, actor: Actor, only: int | None) -> None:
-    """Accept the commits that removed or changed records up to now, or one of them."""
-    table_id = world.log.table_id
-    chosen = [
-        Rewrite(
-            version=version, operation="DELETE", predicate="", at_ms=None, actions="",
-            slices={slice_.slice_id: RewrittenSlice(before=1, after=0)},
-        )
-        for version, slice_ in world.log.rewrites.items()
-        if only in {None, version}
-    ]  # fmt: skip
-    actor.stop_here("accept")
-    work.ledger.write(partial(acceptance_events, table_id=table_id, chosen=chosen, reason="by law", who=actor.name))
+def accept_erased(work: RequestContext, actor: Actor, only: int | None) -> None:
+    """Play `hindcast accept-rewrite`: accept the commits that removed or changed records up to now, or one of them."""
+    view = work.ledger.view()
+    rewrites = rewrites_of(work, view)
+    chosen = chosen_rewrites(work, view, rewrites, versions=[] if only is None else [only])
+    actor.stop_here("look at the commits")
+    if chosen:
+        accept_rewrites(work, rewrites, chosen, reason="by law", who=actor.name)
 
 
 def no_rows(_view: LedgerView, _runs: Sequence[StagedRun]) -> None:
@@ -370,7 +364,7 @@ def reader_of(checkers: Checkers) -> Program:
     """Return the program of a reader, who looks several times, also at earlier versions, and folds all events alone."""
 
     def read(world: World, actor: Actor, rng: Random) -> None:
-        ledger = world.ledger(actor, Ledger)
+        ledger = world.ledger(actor, MemoryLedger)
         newest = 0
         for _ in range(rng.choice([1, 2, 4])):
             at = rng.randrange(newest + 1) if newest and rng.random() < 0.3 else None

@@ -15,6 +15,7 @@ from jobs.lake.leftover_files import SCRATCH
 from jobs.ledger.view import LedgerView, Request
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning.chains import newly_shown
+from jobs.planning.log_pin import pin_input
 from jobs.publishing.chain_rules import lateness_ms
 from jobs.replay.orders import ReplayOrder
 from jobs.runs import SETTLED, CheckResult, Counts, LogCoordinates, RunResult, Slice, Verdict
@@ -88,10 +89,13 @@ class MemoryReplayer:
         if before is not None and not world.has_rows("timers", (before.slice_id, before.attempt_id)):
             raise StoreError(f"the state after slice {before.slice_id} is not stored")
         self._write(order)
-        world.refuse_rewritten(order.slices, order.known_log)
+        pinned = pin_input(
+            order.pipeline, order.lake, order.slices, version=order.log_version, known=order.known_log, row_ids=False
+        )
         results, state = [], order.state_before
         for slice_ in order.slices:
-            amounts, log = world.log.amounts(slice_), world.log.coordinates(slice_)
+            log = pinned.coordinates(slice_.slice_id)
+            amounts = world.log.amounts_of(file.path for file in pinned.files if file.slice_id == slice_.slice_id)
             results.append(
                 result_of(order.pipeline, slice_, amounts, state=state, attempt_id=order.attempt_id, log=log)
             )

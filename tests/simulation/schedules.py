@@ -7,7 +7,7 @@ leaves no file that no commit names.
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
 
 import pytest
@@ -69,11 +69,8 @@ MOST_REPAIRS = 8
 """So many repairs take all late records."""
 MOST_STEPS = 50_000
 """A schedule with more steps does not end."""
-WITH_NEW_TABLES = 20_000_000
-"""From this seed on, the log is created again in a quarter of the schedules, and its files are compacted in a half.
-
-The planted defects of `test_checkers.py` are found by the schedules of earlier or even seeds.
-"""
+NAMED_RATE = 0.01
+"""The probability per step that a person names the history of a restored log."""
 PACE_MS = 2_000
 """At most so much time passes in a step."""
 PAUSED_PACE_MS = HOUR_MS // 6
@@ -133,10 +130,7 @@ def play(seed: int, world: World | None = None) -> Played:
             if rng.random() < (0.8 if is_restating else 0.5):
                 _alone(world, checkers, lambda actor: _run_all(world, actor))
             world.rates = rates
-            is_recent = seed >= WITH_NEW_TABLES
-            create = 0.002 if is_recent and seed % 4 == 1 else 0.0
-            compact = 0.02 if is_recent and seed % 2 else 0.0
-            _disturbed(world, checkers, is_restating=is_restating, create=create, compact=compact)
+            _disturbed(world, checkers, is_restating=is_restating)
             _settle(world, checkers)
         except Violation as violation:
             raise FailedSchedule(seed, checkers.violation or violation, world) from violation
@@ -183,10 +177,10 @@ def step(world: World, checkers: Checkers, actor: Actor) -> None:
         raise Violation(ENDLESS, f"{world.steps:,} steps")
 
 
-def _disturbed(world: World, checkers: Checkers, *, is_restating: bool, **apart: float) -> None:
+def _disturbed(world: World, checkers: Checkers, *, is_restating: bool) -> None:
     """Play processes with faults until all have ended. In half of the schedules, many of them restate and repair."""
     rng, left = world.rng, world.rng.randrange(3, 13)
-    most, rates = rng.randint(2, 5), replace(Disturbances.drawn(rng, is_restating=is_restating), **apart)
+    most, rates = rng.randint(2, 5), Disturbances.drawn(rng, is_restating=is_restating)
     read = reader_of(checkers)
     programs = [run_by_hand, run_as_dag, decide, tidy, adopt, try_candidate, read, follow, mend_rows, restate, repair]
     programs += [restate, restate, restate, repair] if is_restating else [run_by_hand, run_as_dag, decide]
@@ -241,8 +235,11 @@ class Disturbances:
     pause: float
     late: float
     erase: float
-    create: float = 0.0  # these two are drawn apart, so that the schedules of the other seeds stay as they were
-    compact: float = 0.0
+    undo: float
+    create: float
+    compact: float
+    expire: float
+    restore: float
 
     @classmethod
     def drawn(cls, rng: Random, *, is_restating: bool) -> "Disturbances":
@@ -250,7 +247,12 @@ class Disturbances:
         jump, kill, pause = (rng.choice(rates) for _ in range(3))
         late = rng.choice((0.01, 0.03)) if is_restating else rng.choice(rates)
         erase = rng.choice((0.0, 0.0, 0.0, 0.003, 0.02))
-        return cls(jump=jump, kill=kill, pause=pause, late=late, erase=erase)
+        create, restore = rng.choice((0.0, 0.0, 0.0, 0.002)), rng.choice((0.0, 0.0, 0.0, 0.004))
+        undo, compact, expire = (rng.choice((0.0, 0.02)) for _ in range(3))
+        return cls(
+            jump=jump, kill=kill, pause=pause, late=late, erase=erase, undo=undo, create=create, compact=compact,
+            expire=expire, restore=restore,
+        )  # fmt: skip
 
 
 def _disturb(world: World, rates: Disturbances) -> None:
@@ -268,18 +270,41 @@ def _disturb(world: World, rates: Disturbances) -> None:
         pid = rng.choice(sorted(world.alive))
         world.paused_until_ms[pid] = world.elapsed_ms + rng.randint(1, 6) * HOUR_MS
         world.fault("paused process")
+    _disturb_log(world, rates)
+
+
+def _disturb_log(world: World, rates: Disturbances) -> None:
+    """Let writers and persons change the log, by chance."""
+    rng, log = world.rng, world.log
     if rng.random() < rates.late:
         amount = rng.choice((rng.randrange(1, 9), *LATE_MS))
-        world.log.append(rng.choice(SLICES), amount, at_ms=world.now_ms)
+        log.append(rng.choice(SLICES), amount, at_ms=world.now_ms)
         world.fault("late records")
     if rng.random() < rates.erase:
         _rewrite(world, rng)
-    if rates.create and rng.random() < rates.create:
-        world.log.create_again(at_ms=world.now_ms)
-        world.fault("log that is created again")
-    if rates.compact and rng.random() < rates.compact:
-        world.log.compact(rng.choice(SLICES), at_ms=world.now_ms)
+    if rng.random() < rates.undo:
+        log.undo(rng.choice(SLICES), at_ms=world.now_ms)
+    if rng.random() < rates.compact:
+        log.compact(rng.choice(SLICES), at_ms=world.now_ms)
         world.fault("compaction")
+    _disturb_table(world, rates)
+
+
+def _disturb_table(world: World, rates: Disturbances) -> None:
+    """Create the table of the log again, restore it from a backup, or remove old commits, by chance."""
+    rng, log = world.rng, world.log
+    if rng.random() < rates.create:
+        log.create_again(at_ms=world.now_ms)
+        world.fault("log that is created again")
+    if rng.random() < rates.expire:
+        log.expire(log.expired + rng.randrange(1, 9))
+        world.fault("commits removed by log retention")
+    if rng.random() < rates.restore:
+        log.restore(rng.randint(max(log.expired, DAYS - 1), log.version))
+        world.fault("log restored from a backup")
+    if log.restored is not None and rng.random() < NAMED_RATE:
+        log.give_name()
+        world.fault("history that gets a name")
 
 
 def _rewrite(world: World, rng: Random) -> None:
@@ -297,6 +322,9 @@ def _settle(world: World, checkers: Checkers) -> None:
     """After all processes have ended, a person runs all slices and repairs them without faults, and cleans up."""
     observer = checkers.observer
     world.rates = NO_FAULTS
+    log = world.log
+    if log.restored is not None and (log.version > log.restored or world.rng.random() < 0.5):
+        log.give_name()
     world.pass_time(10 * YEAR_MS)  # every lease has expired, also one that a clock ahead by years has written
     _alone(world, checkers, lambda actor: _run_all(world, actor))
     if not world.faults[REFUSED]:
@@ -330,7 +358,7 @@ def _alone(world: World, checkers: Checkers, work: Callable[[Actor], None]) -> N
 
 def _run_all(world: World, actor: Actor) -> None:
     work = world.request_context(actor, SPECS[0])
-    accept_erased(world, work, actor, None)
+    accept_erased(work, actor, None)
     asked = Asked(from_ms=FIRST_MS, to_ms=FIRST_MS + DAYS * DAY_MS, who="last", reason="settle", if_open=IfOpen.REPLACE)
     try:
         outcome = run_request(work, asked, MemoryReplayer(world, actor), staging=Staging(chunk=1))

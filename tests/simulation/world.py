@@ -9,24 +9,22 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from jobs.lake.known_log import KnownLog
 from jobs.lake.lake import Lake
-from jobs.lake.leftover_files import CommittedFile, LeftoverFile
+from jobs.lake.leftover_files import CommittedFile, LakeFiles, LeftoverFile
 from jobs.lake.table_files import Attempt
 from jobs.ledger.chain import Row
 from jobs.ledger.leases import Holder
 from jobs.ledger.ledger import Ledger, LedgerLimits
-from jobs.ledger.seen_log import known_log
 from jobs.ledger.view import LedgerView
 from jobs.orchestration.dag_tasks import DagRun
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slices_between
-from jobs.planning.log_state import LogState
+from jobs.planning.log_state import LogState, read_log_state
 from jobs.planning.request_context import RequestContext
 from jobs.runs import Slice
 from tests.simulation.actors import Actor
-from tests.simulation.event_log import EventLog, unaccepted
-from tests.simulation.memory_store import Access, FaultRates, MemoryStore, MemoryTable, SharedLedger
+from tests.simulation.event_log import EventLog
+from tests.simulation.memory_store import Access, FaultRates, MemoryLedger, MemoryStore, MemoryTable, SharedLedger
 from tests.support.fake_replay import PIPELINE, day_ms, sales
 
 DAYS = 4
@@ -47,6 +45,8 @@ RESTATING = (
     "restate: {mode: auto, at_most_slices: 1}\nrepair: {mode: auto, at_most_lateness: 3h}\n",
 )
 """What the schedule does about changed and late records."""
+ORDER = "  order: [id]\n"
+"""A line of the part `log` of the pipeline files."""
 PLAIN = sales()
 SLICES = slices_between(PLAIN, FIRST_MS, FIRST_MS + DAYS * DAY_MS)
 Rows = tuple[str, Attempt]
@@ -165,7 +165,7 @@ class World:
         self.faults[kind] += 1
         self.trace.append(("fault", kind))
 
-    def ledger(self, actor: Actor, kind: type[Ledger] = SharedLedger) -> Ledger:
+    def ledger(self, actor: Actor, kind: type[MemoryLedger] = SharedLedger) -> Ledger:
         """Return a new ledger of a process."""
         limits = LedgerLimits(attempts=50, compact_every=self.rng.choice([1, 2, 5, 100]))
         store = MemoryStore(self.table, self.access(), self.rates)
@@ -177,6 +177,8 @@ class World:
 
     def pipeline(self, text: str) -> Pipeline:
         """Return the content of a pipeline file: a spec, and the rules of the world."""
+        if self.log.name:
+            text = text.replace(ORDER, f"{ORDER}  history: {self.log.name}\n")
         return sales(text + self.rule + self.retention + self.restating)
 
     def request_context(self, actor: Actor, text: str) -> RequestContext:
@@ -203,28 +205,8 @@ class World:
         before: LogState | None = None,
         now_ms: int | None = None,
     ) -> LogState:
-        del pipeline, lake, now_ms  # all slices of this log have begun
-        log = self.log
-        if before is not None and before.version == log.version:
-            return before
-        known = known_log(LedgerView(version=0) if view is None else view, ())
-        self.refuse_rewritten(slices, known)
-        return LogState(
-            known=known,
-            version=log.version,
-            coordinates={slice_.slice_id: log.coordinates(slice_) for slice_ in slices},
-            first_data=SLICES[0],
-            last_data=SLICES[-1],
-            data_ms=tuple(slice_.start_ms for slice_ in SLICES),
-            newest_data_ms=log.commits[-1].at_ms,
-        )
-
-    def refuse_rewritten(self, slices: Sequence[Slice], known: KnownLog) -> None:
-        """Refuse slices of which a commit that nobody has accepted removed or changed a record, as `pin_log` does."""
-        accepted = known.accepted_of(self.log.table_id)
-        for version, slice_ in self.log.rewrites.items():
-            if version not in accepted and slice_ in slices:
-                raise unaccepted(slice_.slice_id, version)
+        del now_ms  # all slices of this log have begun
+        return read_log_state(pipeline, lake, slices, view=view, before=before)
 
     def has_rows(self, table: str, place: Attempt) -> bool:
         """Return whether a table has the rows of an attempt at a slice."""
@@ -247,9 +229,12 @@ class World:
         return path
 
 
-@dataclass(frozen=True)
-class MemoryFiles:
+class MemoryFiles(LakeFiles):
     """The files of the world, as one process sees them. Each access is a step."""
+
+    def __init__(self, world: World, actor: Actor) -> None:
+        object.__setattr__(self, "world", world)
+        object.__setattr__(self, "actor", actor)
 
     world: World
     actor: Actor

@@ -9,7 +9,6 @@ from windowlib.columnar.compiled import PROCESS
 from windowlib.columnar.xxhash import contiguous
 from windowlib.kernels.aggregates.cells import Cells
 from windowlib.kernels.aggregates.column_aggregate import Bools, Int64s
-from windowlib.kernels.aggregates.group_rounds import reduced_groups
 from windowlib.kernels.aggregates.segments import range_sums, sizes_of
 from windowlib.records.row_ids import IdSum
 
@@ -33,10 +32,7 @@ class EdgeColumns:
     @classmethod
     def of_groups(cls, ids: Int64s, starts: Int64s) -> "EdgeColumns":
         """Return the tally of each group of ids; group i begins at `starts[i]`, and no group is empty."""
-        if not len(starts):
-            return cls.none(0)
-        xor, total = (reduced_groups(function, ids, starts) for function in (np.bitwise_xor, np.add))
-        return cls(sizes_of(starts, len(ids)), xor, total)
+        return cls(sizes_of(starts, len(ids)), np.bitwise_xor.reduceat(ids, starts), np.add.reduceat(ids, starts))
 
     @classmethod
     def of_cells(cls, ids: Int64s, cells: Cells) -> "EdgeColumns":
@@ -77,12 +73,10 @@ class EdgeColumns:
 
     def grouped(self, starts: Int64s) -> "EdgeColumns":
         """Return the edges of each group of windows; group i begins at `starts[i]`, and no group is empty."""
-        if not len(starts):
-            return EdgeColumns.none(0)
         return EdgeColumns(
-            reduced_groups(np.add, self.count, starts),
-            reduced_groups(np.bitwise_xor, self.xor, starts),
-            reduced_groups(np.add, self.total, starts),
+            np.add.reduceat(self.count, starts),
+            np.bitwise_xor.reduceat(self.xor, starts),
+            np.add.reduceat(self.total, starts),
         )
 
     def counts_of_ranges(self, low: Int64s, high: Int64s) -> Int64s:

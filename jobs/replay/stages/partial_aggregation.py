@@ -49,7 +49,7 @@ def with_time_bounds(blocks: Sequence[Block], pinned: Pinned, time: TimeColumn) 
     Raises LogError: the statistics of the Delta log cannot be read.
     """
     log = pinned.log
-    bounds = log.bounds(time.name)
+    bounds = log.table.bounds(time.name)
     highs = bound_instants(bounds["high"].combine_chunks(), log.nodes[time.name], unit=time.unit)
     of_files = dict(zip(bounds["path"].to_pylist(), highs, strict=True))
     footers: dict[str, pq.FileMetaData | None] = {}

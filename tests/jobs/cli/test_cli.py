@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import tracemalloc
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from jobs.cli.main import COMMANDS, hindcast
 from jobs.cli.options import run_cli
 from jobs.lake.durable_commits import added_paths
 from jobs.lake.lake import Lake
+from jobs.ledger.chain import Row
 from jobs.ledger.history import REMEMBERED
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.table import LedgerTable
@@ -365,7 +367,7 @@ def test_a_command_that_looks_reads_the_ledger_once(shell: Shell, monkeypatch: p
     calls: list[int] = []
     read = LedgerTable.read
 
-    def counted(self: LedgerTable, *, after: int) -> list[dict[str, Any]]:
+    def counted(self: LedgerTable, *, after: int) -> Sequence[Row]:
         calls.append(after)
         return read(self, after=after)
 

@@ -9,11 +9,12 @@ import pytest
 from jobs.cli.slice_lines import SINGLE, progress_lines, show_plan
 from jobs.folding import FOLD_FROM
 from jobs.planning.chains import ChainStart
-from jobs.planning.plan import Plan
-from jobs.planning.steps import Reason, Step
+from jobs.planning.log_state import LogState
+from jobs.planning.plan import Basis, Plan
+from jobs.planning.steps import Ask, Reason, Step
 from jobs.runs import Slice
 from tests.jobs.cli.conftest import Shell
-from tests.support.fake_replay import FAILS, append_day
+from tests.support.fake_replay import FAILS, append_day, sales
 from tests.support.fuzzing import chances
 from tests.support.timing import growth
 
@@ -89,9 +90,11 @@ def random_plan(chance: random.Random, count: int) -> Plan:
                 expected=None, run=None, is_published=False,
             )
         )  # fmt: skip
+    log = LogState(version=1, coordinates={}, first_data=None, missing={})
+    basis = Basis(pipeline=sales(), log=log, ask=Ask(slices=()), runs={}, published={}, own={})
     return Plan(
-        pipeline="p", from_text="a", to_text="b", spec_fingerprint="s", ledger_version=1, log_version=1,
-        start=ChainStart(note="new"), steps=tuple(steps),
+        pipeline="p", from_text="a", to_text="b", spec_fingerprint="s", ledger_version=1,
+        start=ChainStart(note="new"), steps=tuple(steps), basis=basis,
     )  # fmt: skip
 
 

@@ -110,7 +110,7 @@ def test_a_hostile_event_is_refused_or_harmless(lake: Shell, monkeypatch: pytest
     uri = str(lake.root / "sales" / "ledger")
     table = LedgerTable(uri)
     table.refresh()
-    rows = table.read(after=0)
+    rows = [dict(row) for row in table.read(after=0)]
     hostile: list[Row] = rows
 
     def read(_table: LedgerTable, *, after: int) -> list[Mapping[str, Any]]:

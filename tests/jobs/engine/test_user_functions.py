@@ -301,7 +301,7 @@ def test_the_rules_for_retractions_count_for_structs_of_functions(
     process = {"function": {"name": "my_gaps:gap", "version": "1"}, "output": {"r": kind}}
     path.write_text(yaml.safe_dump(document(windows=windows, process=process, aggregates={})))
     before = spec_fingerprint(load_file(path))
-    monkeypatch.setattr(fingerprints, "RETRACTIONS_VERSION", fingerprints.RETRACTIONS_VERSION + 1)
+    monkeypatch.setitem(fingerprints.VERSIONS, "retractions_version", 3)
     assert (spec_fingerprint(load_file(path)) != before) == is_new
 
 

@@ -166,6 +166,8 @@ def test_a_log_that_was_born_with_row_tracking_is_read_when_its_first_files_are_
     clean_commits(log)
     assert _ids(_pin(log, DAYS[2:])) == [f"{number}/{n}" for number in (3, 4, 5) for n in range(3)]
     with pytest.raises(LogError, match=r"slice 1970-01-02 .* may have been switched on later"):
+        _pin(log, DAYS[1:])
+    with pytest.raises(LogError, match=r"commit 6 \(DELETE\) removed or changed records of slice 1970-01-01"):
         _pin(log)
 
 

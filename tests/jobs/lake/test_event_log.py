@@ -64,6 +64,24 @@ def test_files_are_found_slice_by_slice_with_their_commits(log: Path) -> None:
     assert pinned.columns == {"id": "string", "at_ms": "bigint", "day": "date"}
 
 
+def test_a_restored_table_has_not_the_commits_that_it_has_lost(log: Path, tmp_path: Path) -> None:
+    """Defect: the coordinates of a slice had commits that were newer than their version, and it changed for ever."""
+    backup = shutil.copytree(log, tmp_path / "backup")
+    _append(log, [date(2013, 2, 1)])
+    known = pin(log).known()
+    shutil.rmtree(log)
+    shutil.copytree(backup, log)
+    assert pin(log, known=replace(known, opened=None)).coordinates("2013-02-01").commits == (0,)
+
+
+def test_a_commit_that_is_removed_after_the_listing_is_named(log: Path) -> None:
+    """Defect: log retention behind a plan ended it with a traceback."""
+    files = DeltaPlace(uri=str(log)).open().log_files()
+    commits_of(log)[1].unlink()
+    with pytest.raises(LogError, match=r"0001\.json of event log .* was removed after the log was listed .* Run again"):
+        files.entries(1)
+
+
 def test_a_day_of_another_zone_begins_at_its_own_midnight(log: Path) -> None:
     """2013-02-02 in Kathmandu begins at 18:15 UTC of the day before, so a UTC slice holds it only from there."""
     pinned = pin_log(DeltaPlace(uri=str(log)), by=SliceGrammar(by="day", timezone="Asia/Kathmandu"), slices=DAYS[:1])

@@ -7,11 +7,12 @@ from errno import EACCES
 from pathlib import Path
 from random import Random
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from jobs.ledger.removals import Why, removed_event
-from jobs.ledger.view import RequestKind, StagedRun
+from jobs.ledger.view import LedgerView, RequestKind, StagedRun
 from jobs.orchestration import mending
 from jobs.orchestration.attempts import AttemptCondemned
 from jobs.orchestration.maintenance import verify_all
@@ -27,7 +28,7 @@ from jobs.reading.verify import Span, verify
 from jobs.replay.orders import ReplayOrder
 from jobs.replay.restart import restart_before
 from jobs.runs import EMPTY_STATE, RunResult
-from tests.support.day_chains import SESSION, Place, Put, replayed, run as day_chain_run
+from tests.support.day_chains import FIRST_MS, HOUR_MS, SCHEMA, SESSION, Place, Put, replayed, run as day_chain_run
 from tests.support.flipped_bits import bits_in_pages, flip
 from tests.support.fuzzing import seeds
 from tests.support.repair_model import DAY_MS, Spec, day_text
@@ -263,6 +264,28 @@ def test_a_finding_without_an_attempt_does_not_hold_up_the_mending_of_a_run(
         mended(lake, 3)
 
 
+def as_of_old_runs(view: LedgerView) -> LedgerView:
+    """Return a view whose runs tell no columns of the log, as those of earlier versions."""
+    old = {run_id: replace(run, result=replace(run.result, state_columns=None)) for run_id, run in view.runs.items()}
+    return replace(view, runs=old)
+
+
+def test_verify_compares_states_over_a_column_that_no_stored_record_has(tmp_path: Path) -> None:
+    """Defect: KeyError until a record of the new spec was late, because record tables told the types of the log."""
+    place = Place(tmp_path)
+    place.put(Put(0, 1), Put(1, 26))
+    day_chain_run(place.work(), 0, 2)
+    row = {"k": 1, "at": FIRST_MS + 50 * HOUR_MS, "seq": 9, "w": 7, "day": FIRST_MS // DAY_MS + 2}
+    table = pa.Table.from_pylist([row], SCHEMA.append(pa.field("w", pa.int64())))
+    write_deltalake(str(tmp_path / "log"), table, mode="append", partition_by=["day"], schema_mode="merge")
+    edited = pipeline_of(place.text().replace("{sum: v}", "{sum: v}, w: {sum: w}"))
+    work = replace(place.work(), pipeline=edited)
+    assert day_chain_run(work, 0, 3).is_published
+    view = work.ledger.view()
+    assert verify(work.lake, "late", view).findings == ()
+    assert verify(work.lake, "late", as_of_old_runs(view)).findings == ()
+
+
 @pytest.mark.slow
 def test_a_lost_table_of_late_records_is_named_and_made_again(tmp_path: Path) -> None:
     rng = Random(1)
@@ -278,6 +301,8 @@ def test_a_lost_table_of_late_records_is_named_and_made_again(tmp_path: Path) ->
     for name in tables.RECORD_TABLES:
         shutil.rmtree(tmp_path / "late" / name, ignore_errors=True)
     found = verify(lake.work().lake, "late", lake.view())
+    assert {finding.table for finding in found.findings} == {tables.LATE_RECORDS}
+    found = verify(lake.work().lake, "late", as_of_old_runs(lake.view()))
     assert any("has lost all tables of records" in finding.what for finding in found.findings)
 
 

@@ -125,6 +125,22 @@ def test_coordinates_are_compared_by_files_and_commits(now: LogCoordinates, foun
     assert compare_coordinates(then, left_out) is Match.CHANGED, "`log.slice.first` leaves out the slices before"
 
 
+def test_a_restored_table_has_lost_what_later_commits_had_added() -> None:
+    """Defect: a slice with as many other records was current."""
+    then = coordinates(commits=(1, 8))
+    assert compare_coordinates(then, replace(coordinates(digest="other"), version=7)) is Match.CHANGED
+    assert compare_coordinates(then, replace(coordinates(digest="other", commits=(1, 8)), version=8)) is Match.SAME
+
+
+def test_a_sighting_in_a_former_table_does_not_tell_that_records_have_changed() -> None:
+    """Defect: a slice whose commits were gone was restated by itself if its run had been seen in another table, too."""
+    former, then = coordinates(table_id="former"), coordinates()
+    sightings = [Sighting(log=former, is_equal=True), Sighting(log=then, is_equal=True)]
+    assert match_input(sightings, coordinates(digest="other", since=11)) is Match.UNKNOWN
+    assert match_input(sightings, coordinates(3)) is Match.CHANGED
+    assert match_input(sightings[:1], coordinates()) is Match.CHANGED
+
+
 def test_a_number_of_records_that_no_statistics_tell_is_neither_compared_nor_shown_as_0() -> None:
     """Defect: after ANALYZE, each slice had `0 records then`, and the schedule proposed to restate it."""
     unknown = coordinates(0)

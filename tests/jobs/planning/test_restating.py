@@ -253,6 +253,16 @@ def test_a_look_in_the_ledger_outlives_the_commits_that_it_has_read(shop: Shop) 
     assert shop.told() == []
 
 
+def test_a_removal_whose_commit_is_gone_asks_nobody_to_accept_it(shop: Shop) -> None:
+    """Defect: a slice that had the records of its run again counted as changed until somebody touched it."""
+    append_day(shop.root, "2024-01-02", {"c": 1})
+    DeltaTable(str(shop.log)).delete("day = '2024-01-02' and key = 'c'")
+    assert "2024-01-02: not proposed, because commit 6 (DELETE) removed" in shop.told()[1]
+    append_day(shop.root, "2024-01-08", {"d": 1})
+    clean_commits(shop.log)
+    assert shop.told() == []
+
+
 def test_removed_records_are_told_and_neither_they_nor_slices_before_them_are_proposed(shop: Shop) -> None:
     DeltaTable(str(shop.log)).delete("day = '2024-01-03' and key = 'a'")
     append_day(shop.root, "2024-01-02", {"late": 5})

@@ -162,7 +162,7 @@ def plan_after(log: Sequence[LogSlice], old: Replayed, changed: set[int], *, sin
     found = pipeline(windows={"tumbling": {"size": "5ms"}}, aggregates=ROWS)
     basis = Basis(pipeline=found, log=state, ask=ask, runs={}, published={}, own={})
     return Plan(
-        pipeline="p", from_text="a", to_text="b", spec_fingerprint="s", ledger_version=1, log_version=9,
+        pipeline="p", from_text="a", to_text="b", spec_fingerprint="s", ledger_version=1,
         start=ChainStart(note="new"), steps=tuple(steps), basis=basis,
     )  # fmt: skip
 

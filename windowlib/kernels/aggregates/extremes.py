@@ -18,7 +18,6 @@ from windowlib.columnar.hash_input import validity
 from windowlib.functions.ordered_aggregates import Extreme
 from windowlib.kernels.aggregates.cells import Cells
 from windowlib.kernels.aggregates.column_aggregate import AnyAggregate, Bools, Int64s, Positions
-from windowlib.kernels.aggregates.group_rounds import reduced_groups
 from windowlib.kernels.aggregates.picks import PickColumns, inverse
 from windowlib.kernels.aggregates.segments import range_extremes, range_sums, typed
 from windowlib.kernels.aggregates.wide_integers import from_decimals, to_decimals
@@ -119,8 +118,8 @@ class ColumnExtreme:
         return Extremes(self._function(left.value, right.value), valid)
 
     def reduce_states(self, states: Extremes, starts: Int64s) -> Extremes:
-        valid = None if states.valid is None else reduced_groups(np.logical_or, states.valid, starts)
-        return Extremes(reduced_groups(self._function, states.value, starts), _none_if_full(valid))
+        valid = None if states.valid is None else np.logical_or.reduceat(states.valid, starts)
+        return Extremes(self._function.reduceat(states.value, starts), _none_if_full(valid))
 
     def ranges(self, states: Extremes, low: Int64s, high: Int64s) -> Extremes:
         filled = high > low

@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from windowlib.columnar.arrow import arrow_type
 from windowlib.kernels.aggregates.column_aggregate import Bools, Int64s
-from windowlib.kernels.aggregates.group_rounds import reduced_groups
 from windowlib.records.column_types import parse_type
 
 
@@ -22,16 +21,13 @@ def typed(array: pa.Array, input_type: str) -> pa.Array:
 
 def sizes_of(starts: Int64s, count: int) -> Int64s:
     """Return the size of each group of `count` elements."""
-    sizes = np.empty(len(starts), dtype=np.int64)
-    if len(starts):
-        np.subtract(starts[1:], starts[:-1], out=sizes[:-1])
-        sizes[-1] = count - starts[-1]
-    return sizes
+    return np.diff(starts, append=count)
 
 
 def group_sums(values: Int64s | Bools, starts: Int64s) -> Int64s:
     """Return the sum of each group, modulo 2**64. It is exact if it fits 64 bits."""
-    return reduced_groups(np.add, values.astype(np.int64, copy=False), starts)
+    sums: Int64s = np.add.reduceat(values.astype(np.int64, copy=False), starts)
+    return sums
 
 
 def counts_of(valid: Bools | None, starts: Int64s, count: int) -> Int64s:
