@@ -68,6 +68,7 @@ def border_change(lake: Lake, view: LedgerView, request_id: str, *, before: Stag
             new=states[1],
             shown=stored.shown(before, from_ms=from_ms),
             hidden=stored.results(replayed if may_hide((former, new), has_same_time=has_same_time) else []),
+            has_all_hidden=[first, *replayed][-1].result.state_before == EMPTY_STATE,
             later=stored.results(runs if has_fired else []),
             watermark_ms=stored.watermark_ms(*replayed[:1]) if has_same_time else None,
         )

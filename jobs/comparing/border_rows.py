@@ -41,7 +41,7 @@ _OVERLAPPING: Final = f"{_KEY} AND a.s < b.e AND b.s < a.e"
 _EARLIEST: Final = "min(s) OVER (PARTITION BY key)"
 _AFTER_SHOWN: Final = f"coalesce((SELECT max(e) - {{rest}} FROM shown AS b WHERE {_KEY}), {_EARLIEST})"  # noqa: S608
 
-_IS_HIDDEN: Final = "EXISTS (FROM hidden AS b WHERE {touching})"
+_IS_HIDDEN: Final = "({hides_unseen} OR EXISTS (FROM hidden AS b WHERE {touching}))"
 _MAY_BE_LOST: Final = f"""{_IS_HIDDEN} AND waiting > 0 AND (waiting < open OR (waiting = open AND ids <> 0))
     AND EXISTS (FROM kept AS b WHERE {{touching}})"""
 """If windows fire before their end, a group may have lost records beside as many that are repeated."""
@@ -103,6 +103,7 @@ class BorderRows:
     - `former` and `new`: the rows of `window_state` at the border, with `STATE_COLUMNS`.
     - `shown`: the panes of the former chain that readers see, with `PANE_COLUMNS`.
     - `hidden`: the results that the new chain has fired before the border, and `later`: those after it.
+    - `has_all_hidden`: the new chain began without a warm-up, which fires no pane of the windows before it.
     - `has_same_keys`: no spec has another key column. A pane replaces one of the same key and bounds.
     - `has_same_time`: records have the same time in both specs, so that windows of both are on one time line.
     - `watermark_ms`: the greatest watermark of the new chain at the border; None if it is not known.
@@ -116,6 +117,7 @@ class BorderRows:
     new: pa.Table
     shown: pa.Table
     hidden: pa.Table
+    has_all_hidden: bool
     later: pa.Table
     watermark_ms: int | None = None
 
@@ -176,7 +178,7 @@ def _sql(rows: BorderRows) -> str:
     replaced = "newest" if former.accumulation == "discarding" else "CASE panes WHEN 1 THEN records ELSE newest END"
     replaces = rows.has_same_keys and repeats_panes
     counts = _COUNTS.format(
-        is_lost=is_lost.format(touching=_SAME if is_same else _OVERLAPPING),
+        is_lost=is_lost.format(touching=_SAME if is_same else _OVERLAPPING, hides_unseen=not rows.has_all_hidden),
         replaced=replaced if replaces else "0",
         same=_SAME,
         unfired=unfired,

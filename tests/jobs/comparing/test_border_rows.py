@@ -104,8 +104,11 @@ def windows_of(table: pa.Table) -> set[Window]:
     return {tuple(row.values()) for row in table.select(["k", *BOUNDS]).to_pylist()}
 
 
-def play(events: Sequence[Event], former: Pipeline, new: Pipeline, *, border: int = 2) -> Case:
-    """Adopt a spec at a border. The request has one slice, and the chain goes on to the end of the log."""
+def play(events: Sequence[Event], former: Pipeline, new: Pipeline, *, border: int = 2, warm: int = 0) -> Case:
+    """Adopt a spec at a border. The request has one slice, and the chain goes on to the end of the log.
+
+    The panes of slices before `warm` are not stored.
+    """
     log = log_of(events)
     chains = [replay_in_process(pipeline, COLUMNS, log) for pipeline in (former, new)]
     before, after = (chain.arrow["window_outputs"] for chain in chains)
@@ -122,7 +125,8 @@ def play(events: Sequence[Event], former: Pipeline, new: Pipeline, *, border: in
         former=chains[0].arrow["window_state"][border - 1],
         new=chains[1].arrow["window_state"][border - 1],
         shown=shown(before[:border], former),
-        hidden=pa.concat_tables(results[:border]),
+        hidden=pa.concat_tables(results[warm:border]),
+        has_all_hidden=warm == 0,
         later=results[border],
         watermark_ms=watermark_ms(new, log[:border]) if is_same else None,
     )
@@ -194,6 +198,13 @@ def test_the_windows_of_a_border(log: list[Event], former: Pipeline, new: Pipeli
     case = play(log, former, new)
     assert (case.told.lost, case.told.repeated) == told
     assert (bool(case.lost or case.windows), bool(case.repeated)) == (bool(told[0]), bool(told[1]))
+
+
+def test_records_that_the_new_chain_has_fired_before_its_warm_up_are_lost() -> None:
+    """Defect: a warm-up is as long as windows of the new spec stay open, and those of the former one wait longer."""
+    former, new = spec("tumbling: {size: 96h}"), spec("tumbling: {size: 24h}" + COUNT)
+    case = play(events(3, 30, 40, 130), former, new, border=3, warm=2)
+    assert (case.told.lost, case.lost) == (1, [0, 1, 2])
 
 
 def test_a_lost_record_beside_a_repeated_one_is_told_between_two_times() -> None:
