@@ -11,7 +11,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.comparing.border_rows import PANE_COLUMNS, STATE_COLUMNS, BorderCount, BorderRows, border_count, fires_early
+from jobs.comparing.border_rows import PANE_COLUMNS, STATE_COLUMNS, BorderCount, BorderRows, border_count, may_hide
 from jobs.lake.checkpoint_rows import read_checkpoint
 from jobs.lake.lake import Lake
 from jobs.lake.row_filter import RowFilter
@@ -55,26 +55,33 @@ def border_change(lake: Lake, view: LedgerView, request_id: str, *, before: Stag
     starts = [pc.min(rows["window_start_ms"]).as_py() for rows in states]
     if not any(rows.num_rows for rows in states):
         return _NOTHING
-    from_ms = min((at_ms for at_ms in starts if at_ms is not None), default=0)
+    has_same_time = _have_same_time(*specs)
+    from_ms = min((at_ms for at_ms in starts if at_ms is not None), default=0) if has_same_time else None
     has_fired = bool(pc.any(pc.greater(states[1]["fired_count"], 0)).as_py())
     return border_count(
         BorderRows(
             specs=(former, new),
             keys=keys,
             has_same_keys={*specs[0].log.key_columns} == {*specs[1].log.key_columns},
+            has_same_time=has_same_time,
             former=states[0],
             new=states[1],
             shown=stored.shown(before, from_ms=from_ms),
-            hidden=stored.results(replayed if fires_early(former) or fires_early(new) else []),
+            hidden=stored.results(replayed if may_hide((former, new), has_same_time=has_same_time) else []),
+            has_all_hidden=[first, *replayed][-1].result.state_before == EMPTY_STATE,
             later=stored.results(runs if has_fired else []),
-            watermark_ms=stored.watermark_ms(*replayed[:1]) if _have_same_time(*specs) else None,
+            watermark_ms=stored.watermark_ms(*replayed[:1]) if has_same_time else None,
         )
     )
 
 
 def _have_same_time(former: Pipeline, new: Pipeline) -> bool:
-    """Return whether records have the same event time in both specs, so that windows of both are on one time line."""
-    return (former.log.event_time, former.log.columns) == (new.log.event_time, new.log.columns)
+    """Return whether records have the same time in both specs, so that windows of both are on one time line."""
+    times = [
+        (spec.log.event_time, spec.log.columns, spec.windows is not None and spec.windows.is_processing_time)
+        for spec in (former, new)
+    ]
+    return times[0] == times[1]
 
 
 def _before(by_state: RunsByState, first: StagedRun) -> Iterator[StagedRun]:
@@ -111,13 +118,13 @@ class _Stored:
         rows = read_attempts(self.lake.table(self.name, WATERMARKS), [attempt], ["watermark_ms"])
         return pc.max(rows["watermark_ms"]).as_py() if rows.num_rows else None
 
-    def shown(self, before: StagedRun, *, from_ms: int) -> pa.Table:
+    def shown(self, before: StagedRun, *, from_ms: int | None) -> pa.Table:
         """Return the panes that readers see in slices up to that of a run, of windows that end after `from_ms`."""
         slices, end_ms = self.view.slices, before.result.slice.end_ms
         seen = {name: run for name, run in self.view.published.items() if slices[name].end_ms <= end_ms}
-        from_ = pa.scalar(from_ms * 1_000, pa.timestamp("us", "UTC"))
+        from_ = None if from_ms is None else pa.scalar(from_ms * 1_000, pa.timestamp("us", "UTC"))
         columns = (*self.keys, *PANE_COLUMNS)
-        chosen, view = RowFilter(time=BOUNDS[1], from_=from_), replace(self.view, published=seen)
+        chosen, view = RowFilter(time=BOUNDS[1], from_=from_, or_null=True), replace(self.view, published=seen)
         return self._with(columns, read_published(self.lake, self.name, view, chosen=chosen, columns=columns))
 
     def results(self, runs: Sequence[StagedRun]) -> pa.Table:

@@ -9,7 +9,8 @@ numbers of both chains are compared for each *group*: the windows of one key tha
 records. If the new spec has each sliding window of the former one, windows with equal bounds are compared. Otherwise a
 group has windows that follow each other. If the size is a multiple of the slide, it has each record once. If not, no
 choice of windows has: the group has each waiting record at least once, and each open one at most once, so that no loss
-is missed. Nothing is lost of a group that begins after the last window of the new grid that has fired. Repeats between
+is missed. If the specs place records by different times, no bounds can be compared: all windows of a key are one group.
+Nothing is lost of a group that begins after the last window of the new grid that has fired. Repeats between
 two sliding grids, and in a window that overlaps one that has fired, can be missed.
 """
 
@@ -32,6 +33,7 @@ PANE_COLUMNS: Final = (*BOUNDS, "slice_id", "pane_index", "record_count")
 _AT_THE_END: Final = frozenset({"event_time", "processing_time", "default"})
 _END_MS: Final = 1 << 60
 """The end of a window without an end."""
+_ENDS: Final = f"coalesce({{}}, -{_END_MS}) AS s, coalesce({{}}, {_END_MS}) AS e"
 _KEY: Final = "a.key IS NOT DISTINCT FROM b.key"
 _SAME: Final = f"{_KEY} AND a.s = b.s AND a.e = b.e"
 _OVERLAPPING: Final = f"{_KEY} AND a.s < b.e AND b.s < a.e"
@@ -39,7 +41,7 @@ _OVERLAPPING: Final = f"{_KEY} AND a.s < b.e AND b.s < a.e"
 _EARLIEST: Final = "min(s) OVER (PARTITION BY key)"
 _AFTER_SHOWN: Final = f"coalesce((SELECT max(e) - {{rest}} FROM shown AS b WHERE {_KEY}), {_EARLIEST})"  # noqa: S608
 
-_IS_HIDDEN: Final = "EXISTS (FROM hidden AS b WHERE {touching})"
+_IS_HIDDEN: Final = "({hides_unseen} OR EXISTS (FROM hidden AS b WHERE {touching}))"
 _MAY_BE_LOST: Final = f"""{_IS_HIDDEN} AND waiting > 0 AND (waiting < open OR (waiting = open AND ids <> 0))
     AND EXISTS (FROM kept AS b WHERE {{touching}})"""
 """If windows fire before their end, a group may have lost records beside as many that are repeated."""
@@ -58,8 +60,9 @@ fired AS (
     FROM (SELECT {state}, edge_count, edge_xor, fired_count, fired_xor, is_complete FROM new_rows) AS a),
 kept AS (SELECT * FROM shown AS a WHERE NOT EXISTS (FROM fired AS b WHERE {same})),
 open AS (
-    SELECT *, {fires_at_end} OR fires_later AS is_sure,
-        fired_count = 0 OR fires_later OR ({fires_at_end} AND NOT is_complete) AS is_whole,
+    SELECT *, {fires_at_end} OR {fires_left} OR fires_later AS is_sure,
+        fired_count = 0 OR fires_later OR ({fires_at_end} AND NOT is_complete)
+            OR ({shows_left_again} AND edge_count > fired_count) AS is_whole,
         CASE WHEN is_whole THEN edge_count ELSE edge_count - fired_count END AS records,
         CASE WHEN is_whole THEN edge_xor ELSE xor(edge_xor, fired_xor) END AS ids
     FROM fired WHERE records > 0)"""
@@ -71,8 +74,8 @@ fires after the border. `kept` has the shown panes that no open window replaces.
 
 _GROUPS: Final = """
 {name}_rows AS (
-    SELECT key, s, e, records AS waiting, 0 AS open, ids FROM ({waiting})
-    UNION ALL SELECT key, s, e, 0, records, ids FROM ({open})),
+    SELECT key, {bounds}, records AS waiting, 0 AS open, ids FROM ({waiting})
+    UNION ALL SELECT key, {bounds}, 0, records, ids FROM ({open})),
 {name}_places AS (
     SELECT *, {is_apart} OR coalesce(s >= max(e) OVER (
         PARTITION BY key ORDER BY s, e ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), true) AS is_first
@@ -100,17 +103,21 @@ class BorderRows:
     - `former` and `new`: the rows of `window_state` at the border, with `STATE_COLUMNS`.
     - `shown`: the panes of the former chain that readers see, with `PANE_COLUMNS`.
     - `hidden`: the results that the new chain has fired before the border, and `later`: those after it.
+    - `has_all_hidden`: the new chain began without a warm-up, which fires no pane of the windows before it.
     - `has_same_keys`: no spec has another key column. A pane replaces one of the same key and bounds.
+    - `has_same_time`: records have the same time in both specs, so that windows of both are on one time line.
     - `watermark_ms`: the greatest watermark of the new chain at the border; None if it is not known.
     """
 
     specs: tuple[WindowsGrammar, WindowsGrammar]
     keys: Sequence[str]
     has_same_keys: bool
+    has_same_time: bool
     former: pa.Table
     new: pa.Table
     shown: pa.Table
     hidden: pa.Table
+    has_all_hidden: bool
     later: pa.Table
     watermark_ms: int | None = None
 
@@ -138,35 +145,40 @@ def _sql(rows: BorderRows) -> str:
     former, new = rows.specs
     columns = ["''", *(f"CAST({quote_duckdb(name)} AS VARCHAR)" for name in rows.keys)]
     key = f"[{', '.join(columns)}] AS key"
-    is_apart, is_same = former.sliding is not None and new.sliding is not None, _has_each(new.sliding, former.sliding)
+    is_apart = rows.has_same_time and former.sliding is not None and new.sliding is not None
+    is_same = is_apart and _has_each(new.sliding, former.sliding)
+    purges = new.trigger is not None and new.trigger.purging is not None
+    repeats_panes = new.accumulation != "discarding" and not purges
     chains = _CHAINS.format(
         key=_KEY,
         same=_SAME,
-        panes=f"{key}, epoch_ms(window_start) AS s, epoch_ms(window_end) AS e",
-        state=f"{key}, coalesce(window_start_ms, -{_END_MS}) AS s, coalesce(window_end_ms, {_END_MS}) AS e",
+        panes=f"{key}, {_ENDS.format('epoch_ms(window_start)', 'epoch_ms(window_end)')}",
+        state=f"{key}, {_ENDS.format('window_start_ms', 'window_end_ms')}",
         fires_at_end=fires_at_end(new),
+        fires_left=new.leftovers == "fire",
+        shows_left_again=new.leftovers == "fire" and repeats_panes,
     )
+    bounds = "s, e" if rows.has_same_time else _ENDS.format("NULL", "NULL")
     waiting, unfired, sure = "FROM waiting", "FROM open", "FROM open WHERE is_sure"
     lost = _GROUPS.format(
-        name="lost", is_apart=is_same, open=unfired if is_same else _at_most_once(unfired, new.sliding),
+        name="lost", bounds=bounds, is_apart=is_same, open=unfired if is_same else _at_most_once(unfired, new.sliding),
         waiting=waiting if is_same else _at_least_once(waiting, former.sliding, after_shown=not fires_early(former)),
     )  # fmt: skip
     unfired = sure if is_apart else _at_most_once(sure, new.sliding, after_fired=True)
     repeated = _GROUPS.format(
-        name="repeated", is_apart=is_apart, open=unfired,
+        name="repeated", bounds=bounds, is_apart=is_apart, open=unfired,
         waiting=waiting if is_apart else _at_least_once(waiting, former.sliding),
     )  # fmt: skip
     is_lost = f"(waiting > open AND {'true' if fires_at_end(new) else _IS_HIDDEN})"
-    if any(map(fires_early, rows.specs)):
+    if may_hide(rows.specs, has_same_time=rows.has_same_time):
         is_lost += f" OR ({_MAY_BE_LOST})"
     all_shown_ms = None if rows.watermark_ms is None else _all_shown_from(new, rows.watermark_ms)
     if all_shown_ms is not None:
         is_lost = f"({is_lost}) AND waiting_from < {all_shown_ms}"
     replaced = "newest" if former.accumulation == "discarding" else "CASE panes WHEN 1 THEN records ELSE newest END"
-    purges = new.trigger is not None and new.trigger.purging is not None
-    replaces = rows.has_same_keys and new.accumulation != "discarding" and not purges
+    replaces = rows.has_same_keys and repeats_panes
     counts = _COUNTS.format(
-        is_lost=is_lost.format(touching=_SAME if is_same else _OVERLAPPING),
+        is_lost=is_lost.format(touching=_SAME if is_same else _OVERLAPPING, hides_unseen=not rows.has_all_hidden),
         replaced=replaced if replaces else "0",
         same=_SAME,
         unfired=unfired,
@@ -226,8 +238,15 @@ def fires_at_end(windows: WindowsGrammar) -> bool:
     return trigger is None or trigger.kind in _AT_THE_END | {"continuous", "after_watermark"}
 
 
+def may_hide(specs: Sequence[WindowsGrammar], *, has_same_time: bool) -> bool:
+    """Return whether records that only the new chain has fired may wait beside as many that readers see."""
+    return not has_same_time or any(map(fires_early, specs))
+
+
 def fires_early(windows: WindowsGrammar) -> bool:
-    """Return whether windows may fire before their end."""
+    """Return whether windows may fire before their end, or have none."""
+    if windows.is_unbounded or windows.storm is not None:
+        return True
     trigger = _firing(windows)
     if trigger is None or trigger.kind in _AT_THE_END:
         return False

@@ -104,8 +104,11 @@ def windows_of(table: pa.Table) -> set[Window]:
     return {tuple(row.values()) for row in table.select(["k", *BOUNDS]).to_pylist()}
 
 
-def play(events: Sequence[Event], former: Pipeline, new: Pipeline, *, border: int = 2) -> Case:
-    """Adopt a spec at a border. The request has one slice, and the chain goes on to the end of the log."""
+def play(events: Sequence[Event], former: Pipeline, new: Pipeline, *, border: int = 2, warm: int = 0) -> Case:
+    """Adopt a spec at a border. The request has one slice, and the chain goes on to the end of the log.
+
+    The panes of slices before `warm` are not stored.
+    """
     log = log_of(events)
     chains = [replay_in_process(pipeline, COLUMNS, log) for pipeline in (former, new)]
     before, after = (chain.arrow["window_outputs"] for chain in chains)
@@ -113,16 +116,19 @@ def play(events: Sequence[Event], former: Pipeline, new: Pipeline, *, border: in
     results = [rows.filter(pc.equal(rows["kind"], "result")) for rows in after]
     assert former.windows is not None
     assert new.windows is not None
+    is_same = former.windows.is_processing_time == new.windows.is_processing_time
     rows = BorderRows(
         specs=(former.windows, new.windows),
         keys=[name for name in keys[1] if name in keys[0]],
         has_same_keys=keys[0] == keys[1],
+        has_same_time=is_same,
         former=chains[0].arrow["window_state"][border - 1],
         new=chains[1].arrow["window_state"][border - 1],
         shown=shown(before[:border], former),
-        hidden=pa.concat_tables(results[:border]),
+        hidden=pa.concat_tables(results[warm:border]),
+        has_all_hidden=warm == 0,
         later=results[border],
-        watermark_ms=watermark_ms(new, log[:border]),
+        watermark_ms=watermark_ms(new, log[:border]) if is_same else None,
     )
     old, whole = seen(shown(before, former)), seen(shown(after, new))
     if keys[0] == keys[1]:
@@ -179,15 +185,35 @@ DISCARDING: Final = ", accumulation: discarding"
         ([(2, 29, 1), (1, 31, 1), *((key, *LAST) for key in (1, 2))],
          spec("sliding: {size: 6h, slide: 24h, offset: 3h}"), spec("tumbling: {size: 6h}"), (1, 0)),
         (DENSE, spec("tumbling: {size: 6h}", "24h"), spec("sliding: {size: 10h, slide: 4h}"), (3, 0)),
+        (BASE, spec("count: {size: 2}"), spec("tumbling: {size: 24h}", "24h"), (0, 1)),
+        (BASE, spec("global: {}, trigger: {count: 2}"), spec("tumbling: {size: 24h}", "24h"), (0, 1)),
+        (BASE, spec("tumbling: {size: 24h}"),
+         spec("tumbling: {size: 96h}, trigger: {repeatedly: {after_count: 9}}, leftovers: fire"), (0, 1)),
     ],
     ids=["early-discarding", "to-session", "from-session", "offset", "smaller-gap", "smaller", "count", "keys", "bound",
          "larger", "purging", "purging-lost", "early-session", "no-multiple", "records-elsewhere", "more-windows",
-         "gaps", "from-no-multiple", "new-key", "to-no-multiple"],
+         "gaps", "from-no-multiple", "new-key", "to-no-multiple", "from-count", "from-global", "leftovers"],
 )  # fmt: skip
 def test_the_windows_of_a_border(log: list[Event], former: Pipeline, new: Pipeline, told: tuple[int, int]) -> None:
     case = play(log, former, new)
     assert (case.told.lost, case.told.repeated) == told
     assert (bool(case.lost or case.windows), bool(case.repeated)) == (bool(told[0]), bool(told[1]))
+
+
+def test_records_that_the_new_chain_has_fired_before_its_warm_up_are_lost() -> None:
+    """Defect: a warm-up is as long as windows of the new spec stay open, and those of the former one wait longer."""
+    former, new = spec("tumbling: {size: 96h}"), spec("tumbling: {size: 24h}" + COUNT)
+    case = play(events(3, 30, 40, 130), former, new, border=3, warm=2)
+    assert (case.told.lost, case.lost) == (1, [0, 1, 2])
+
+
+def test_a_lost_record_beside_a_repeated_one_is_told_between_two_times() -> None:
+    """Defect: the numbers of waiting and open records are equal, and bounds of two times were compared."""
+    late = [(1, 47, 0), (1, 6, 1), (1, 66, 1), (1, *LAST)]
+    case = play(
+        late, spec("tumbling: {size: 24h}", "24h"), spec("tumbling: {size: 30h, offset: 20h}, time: processing")
+    )
+    assert (case.told.lost, case.lost, case.repeated) == (1, [0], [1])
 
 
 GRIDS: Final = [
