@@ -57,6 +57,8 @@ def _hashes_rightly(loops: "Loops") -> bool:
     loops.hash_seeded_words(words, words, seeded)
     one_span = np.frombuffer(text, np.uint8), np.zeros(1, np.uint64), np.full(1, len(text), np.uint64)
     loops.hash_spans(one_span, SEED, spans)
+    placed = np.empty(4, np.uint64)
+    loops.place_words(np.array([9, 4, 7, 5], np.uint64), (1, 3), placed)
     cells = np.zeros((2, 2), np.uint64)
     loops.fold_cells(np.array([5, 3, 6], np.uint64), np.array([1, 0, 1], np.uint64), cells)
     return (
@@ -65,6 +67,7 @@ def _hashes_rightly(loops: "Loops") -> bool:
         and seeded.tolist() == [hash_long(word, word) for word in range(3)]
         and spans.tolist() == [hash_bytes(text, SEED)]
         and cells.tolist() == [[3, 5 ^ 6], [3, 5 + 6]]
+        and placed.tolist() == [9, 4, 5, 7]
     )
 
 

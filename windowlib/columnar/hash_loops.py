@@ -1,4 +1,4 @@
-"""XXH64 of whole columns, and tallies of hashes, as loops that numba compiles to one file of machine code.
+"""XXH64 of whole columns, tallies of hashes, and a sort, as loops that numba compiles to one file of machine code.
 
 Only `windowlib.columnar.stored_loops` imports this module, and only when no stored file fits.
 
@@ -31,7 +31,7 @@ _Bytes: Any = types.CPointer(types.uint8)
 def machine_code(machine: llvm.TargetMachine) -> bytes:
     """Return an object file with the loops, under their names."""
     module = llvm.parse_assembly("")
-    for loop in (hash_words, fold_words, hash_seeded_words, hash_spans, fold_cells):
+    for loop in (hash_words, fold_words, hash_seeded_words, hash_spans, fold_cells, place_words):
         assembly = loop.inspect_llvm().replace(loop.native_name, loop.__name__)
         module.link_in(llvm.parse_assembly(assembly))
     return bytes(machine.emit_object(module))
@@ -151,3 +151,23 @@ def fold_cells(words: _Words, cells: _Words, count: np.uint64, xors: _Words, sum
         cell = cells[place]
         xors[cell] ^= words[place]
         sums[cell] += words[place]
+
+
+@numba.cfunc(types.void(_Words, _word, _word, _word, _Words, _Words))
+def place_words(  # noqa: PLR0917 - machine code has no names
+    words: _Words, count: np.uint64, shift: np.uint64, digits: np.uint64, places: _Words, placed: _Words
+) -> None:
+    """Write the words to `placed`, ordered by (word >> shift) % digits, equal ones as they were.
+
+    `digits` is a power of two, and `places` has so many elements, all 0, which are overwritten.
+    """
+    for place in range(count):
+        places[(words[place] >> shift) & (digits - _1)] += _1
+    before = np.uint64(0)
+    for digit in range(digits):
+        before, places[digit] = before + places[digit], before
+    for place in range(count):
+        word = words[place]
+        digit = (word >> shift) & (digits - _1)
+        placed[places[digit]] = word
+        places[digit] += _1

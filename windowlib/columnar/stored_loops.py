@@ -39,6 +39,7 @@ class Loops:
         self._hash_seeded_words = self._function("hash_seeded_words", address, word, address, address)
         self._hash_spans = self._function("hash_spans", address, address, address, word, word, address)
         self._fold_cells = self._function("fold_cells", address, address, word, address, address)
+        self._place_words = self._function("place_words", address, word, word, word, address, address)
 
     def _function(self, name: str, *arguments: type) -> Any:  # noqa: ANN401 - ctypes has no type for a function
         return ctypes.CFUNCTYPE(None, *arguments)(self._engine.get_function_address(name))
@@ -68,6 +69,13 @@ class Loops:
         """XOR each word to the element of `folds[0]` at its cell, and add it to the element of `folds[1]` there."""
         xors, sums = folds
         self._fold_cells(_address(words), _address(cells), _count(words, cells), _address(xors), _address(sums))
+
+    def place_words(self, words: Words, bits: tuple[int, int], placed: Words) -> None:
+        """Write the words to `placed`, ordered by their bits from the first to before the second; equal ones stay."""
+        first, end = bits
+        places = np.zeros(1 << (end - first), np.uint64)
+        count = _count(words, placed)
+        self._place_words(_address(words), count, first, len(places), _address(places), _address(placed))
 
 
 def _count(*columns: Words) -> int:

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from tests.support.fuzzing import seeds
+from windowlib.columnar.compiled import CompiledLoops
 from windowlib.kernels import grouping
-from windowlib.kernels.grouping import PairCodes, counts_below, window_codes
+from windowlib.kernels.grouping import PairCodes, counts_below, sorted_words, window_codes
 
 
 @pytest.mark.fuzz
@@ -35,3 +36,19 @@ def test_codes_are_ordered_as_pairs_and_fit_64_bits(monkeypatch: pytest.MonkeyPa
         key, bound = int(key_code[0]), int(random.integers(least, reach + 1))
         [end] = PairCodes.of(number, keys=keys).codes(np.array([key]), np.array([bound]))
         assert (codes < end).sum() == sum(pair < (key, bound) for pair in pairs), seed
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("after_words", [-1, 1 << 62], ids=["compiled", "numpy"])
+def test_words_are_sorted_as_numpy_sorts_them(after_words: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiled loops are used for few words, too, and also if the words fill 63 bits, or are all 0."""
+    monkeypatch.setattr(grouping, "PROCESS", CompiledLoops(after_words=after_words))
+    monkeypatch.setattr(grouping, "SORTED_WORDS", 1)
+    for seed in seeds(200):
+        random = np.random.default_rng(seed)
+        monkeypatch.setattr(grouping, "DIGIT_BITS", int(random.integers(1, 11)))
+        count, row_bits = int(random.integers(0, 3_000)), int(random.choice([0, 12, 20]))
+        words = random.integers(0, 1 << int(random.integers(0, 64 - row_bits)), count) << row_bits
+        words |= np.arange(count) if row_bits else 0
+        expected = np.sort(words).tolist()
+        assert sorted_words(words, from_bit=row_bits).tolist() == expected, seed

@@ -8,7 +8,7 @@ import numpy as np
 from windowlib.kernels.aggregates.column_aggregate import Bools, Int64s
 from windowlib.kernels.block import RecordBlock
 from windowlib.kernels.edges import EdgeColumns
-from windowlib.kernels.grouping import starts_of
+from windowlib.kernels.grouping import sorted_words, starts_of
 from windowlib.kernels.open_windows import OpenWindows
 from windowlib.kernels.sessions.groups import Elements, Groups, state_window_sources
 from windowlib.kernels.windows import Frame
@@ -105,8 +105,7 @@ def _in_log_order(rows: Int64s, starts: Int64s) -> Int64s:
     bits = int(rows.max()).bit_length()
     sizes = np.diff(starts, append=len(rows))
     words = (np.repeat(np.arange(len(starts), dtype=np.int64), sizes) << bits) | rows
-    words.sort()
-    return words & ((1 << bits) - 1)
+    return sorted_words(words) & ((1 << bits) - 1)
 
 
 def _merged(frame: Frame, parts: OpenWindows, group_of: Int64s) -> Sessions:

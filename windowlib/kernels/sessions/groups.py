@@ -32,6 +32,7 @@ import numpy as np
 
 from windowlib.bounds import MAX_TIME_MS, MIN_TIME_MS
 from windowlib.kernels.aggregates.column_aggregate import Bools, Int64s
+from windowlib.kernels.grouping import sorted_words
 
 WORD_BITS: Final = 63
 """The default number of bits of a packed sort key: a signed 64-bit word without its sign."""
@@ -236,7 +237,7 @@ def _sorted(
         words += ~usual.is_usual
     if is_early is not None:
         words = words[is_early]
-    words.sort()
+    words = sorted_words(words, from_bit=row_bits)
     odd = np.flatnonzero(words & 1) if usual is not None else words[:0]
     order = (words & ((1 << row_bits) - 1)) >> 1
     words >>= row_bits

@@ -140,3 +140,18 @@ def test_bounds_of_timers_are_stored(tmp_path: Path) -> None:
     }
     windows = {"window_start_ms": (1, 1), "window_end_ms": (1, 1)}
     assert bounds == {"k": (2, 4), "domain": ("event", "event"), "at_ms": (-5, 7), **windows}
+
+
+def test_a_column_without_nulls_is_stored_as_one_and_later_nulls_are_in_another_file(tmp_path: Path) -> None:
+    """A Parquet writer marks each value of a nullable column as one that is not null, which takes time."""
+    files = SliceWriter(table=TABLE, root=str(tmp_path), columns=COLUMNS, rows_per_file=1_000)
+    filled = rows_of(range(3)).set_column(0, "k", pa.array([7, 8, 9], pa.int64()))
+    for rows in (filled, filled, rows_of(range(3, 6)), filled):
+        files.write(rows)
+    files.close()
+    first, second = (pq.ParquetFile(tmp_path / written.file.path) for written in files.written)
+    assert [(file.metadata.num_rows, file.metadata.num_row_groups) for file in (first, second)] == [(6, 2), (6, 2)]
+    assert [file.schema_arrow.field("k").nullable for file in (first, second)] == [False, True]
+    assert not first.schema_arrow.field("n").nullable
+    assert first.schema_arrow.field("is_last").nullable
+    assert second.read(["k", "n"]).to_pydict() == {"k": [None] * 3 + [7, 8, 9], "n": [3, 4, 5, 0, 1, 2]}
