@@ -4,7 +4,6 @@ import pytest
 
 from windowlib.columnar import xxhash
 from windowlib.columnar.compiled import CompiledLoops, load_loops
-from windowlib.kernels import edges
 
 
 @pytest.fixture(params=["numpy", "compiled"])
@@ -15,5 +14,4 @@ def each_way_to_hash(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyP
         assert load_loops() is not None
         loops = CompiledLoops(after_words=0)
     loops.for_words(1)
-    for module in (xxhash, edges):
-        monkeypatch.setattr(module, "PROCESS", loops)
+    monkeypatch.setattr(xxhash, "PROCESS", loops)

@@ -51,22 +51,17 @@ def load_loops() -> "Loops | None":
 def _hashes_rightly(loops: "Loops") -> bool:
     words = np.arange(3, dtype=np.uint64)
     text = bytes(range(45))
-    hashes, folded, seeded, spans = (np.ones(count, np.uint64) for count in (3, 3, 3, 1))
+    hashes, seeded, spans = (np.ones(count, np.uint64) for count in (3, 3, 1))
     loops.hash_words(words, SEED, hashes)
-    loops.fold_words(words, SEED, folded)
     loops.hash_seeded_words(words, words, seeded)
     one_span = np.frombuffer(text, np.uint8), np.zeros(1, np.uint64), np.full(1, len(text), np.uint64)
     loops.hash_spans(one_span, SEED, spans)
     placed = np.empty(4, np.uint64)
     loops.place_words(np.array([9, 4, 7, 5], np.uint64), (1, 3), placed)
-    cells = np.zeros((2, 2), np.uint64)
-    loops.fold_cells(np.array([5, 3, 6], np.uint64), np.array([1, 0, 1], np.uint64), cells)
     return (
         hashes.tolist() == [hash_long(word, SEED) for word in range(3)]
-        and folded.tolist() == [1 ^ hash_long(word, SEED) for word in range(3)]
         and seeded.tolist() == [hash_long(word, word) for word in range(3)]
         and spans.tolist() == [hash_bytes(text, SEED)]
-        and cells.tolist() == [[3, 5 ^ 6], [3, 5 + 6]]
         and placed.tolist() == [9, 4, 5, 7]
     )
 

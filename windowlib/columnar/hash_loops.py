@@ -1,4 +1,4 @@
-"""XXH64 of whole columns, tallies of hashes, and a sort, as loops that numba compiles to one file of machine code.
+"""XXH64 of whole columns, and a sort, as loops that numba compiles to one file of machine code.
 
 Only `windowlib.columnar.stored_loops` imports this module, and only when no stored file fits.
 
@@ -31,7 +31,7 @@ _Bytes: Any = types.CPointer(types.uint8)
 def machine_code(machine: llvm.TargetMachine) -> bytes:
     """Return an object file with the loops, under their names."""
     module = llvm.parse_assembly("")
-    for loop in (hash_words, fold_words, hash_seeded_words, hash_spans, fold_cells, place_words):
+    for loop in (hash_words, hash_seeded_words, hash_spans, place_words):
         assembly = loop.inspect_llvm().replace(loop.native_name, loop.__name__)
         module.link_in(llvm.parse_assembly(assembly))
     return bytes(machine.emit_object(module))
@@ -64,13 +64,6 @@ def hash_words(words: _Words, count: np.uint64, seed: np.uint64, hashes: _Words)
     """Write the hash of each word, all with one seed, to `hashes`."""
     for place in range(count):
         hashes[place] = _finished(_with_word(seed + _P5 + _8, words[place]))
-
-
-@numba.cfunc(types.void(_Words, _word, _word, _Words))
-def fold_words(words: _Words, count: np.uint64, seed: np.uint64, fold: _Words) -> None:  # noqa: PLR0917 - machine code has no names
-    """XOR the hash of each word, all with one seed, to the word of `fold` at its place."""
-    for place in range(count):
-        fold[place] ^= _finished(_with_word(seed + _P5 + _8, words[place]))
 
 
 @numba.cfunc(types.void(_Words, _word, _Words, _Words))
@@ -142,15 +135,6 @@ def hash_spans(  # noqa: PLR0917 - machine code has no names
     """Write the hash of each span of bytes, all with one seed, to `hashes`. Each span starts in the data at a place."""
     for place in range(count):
         hashes[place] = _of_span(data, (starts[place], starts[place] + lengths[place]), seed)
-
-
-@numba.cfunc(types.void(_Words, _Words, _word, _Words, _Words))
-def fold_cells(words: _Words, cells: _Words, count: np.uint64, xors: _Words, sums: _Words) -> None:  # noqa: PLR0917 - machine code has no names
-    """XOR each word to the element of `xors` at its cell, and add it to the element of `sums` there."""
-    for place in range(count):
-        cell = cells[place]
-        xors[cell] ^= words[place]
-        sums[cell] += words[place]
 
 
 @numba.cfunc(types.void(_Words, _word, _word, _word, _Words, _Words))

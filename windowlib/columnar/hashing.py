@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from windowlib.columnar.hash_input import int_words, is_constant, is_number, short_decimals, spans_of, validity
-from windowlib.columnar.xxhash import Numbers, Words, fold_words, hash_short, hash_spans, hash_words, is_compiled
+from windowlib.columnar.xxhash import Numbers, Words, hash_short, hash_spans, hash_words, is_compiled
 from windowlib.errors import SpecError
 from windowlib.records.xxh64 import SEED, name_seed
 
@@ -106,8 +106,6 @@ class _Folds:
                 self.varying.append(_fold_of(array, seed, hash_values))
             elif batch.num_rows <= stacked and is_number(array.type):
                 numbers[name] = array
-            elif is_number(array.type) and not array.null_count:
-                self.varying.append(_fold_of_numbers(array, seed))
             else:
                 self.varying.append(_fold_of_any(array, seed, probe=probe))
         if numbers:
@@ -134,17 +132,6 @@ def _fold_in(hashes: Words, start: int, words: Words) -> None:
 def _fold_of(array: pa.Array, seed: int, hash_values: Special) -> Fold:
     def fold(start: int, words: Words) -> None:
         words ^= hash_values(array.slice(start, len(words)), seed)
-
-    return fold
-
-
-def _fold_of_numbers(array: pa.Array, seed: int) -> Fold:
-    """Return the fold of numbers that are not null."""
-
-    def fold(start: int, words: Words) -> None:
-        numbers = int_words(array.slice(start, len(words)))
-        assert numbers is not None, "the column has numbers"
-        fold_words(numbers, seed, words)
 
     return fold
 

@@ -35,10 +35,8 @@ class Loops:
         self._engine.finalize_object()
         address, word = ctypes.c_void_p, ctypes.c_uint64
         self._hash_words = self._function("hash_words", address, word, word, address)
-        self._fold_words = self._function("fold_words", address, word, word, address)
         self._hash_seeded_words = self._function("hash_seeded_words", address, word, address, address)
         self._hash_spans = self._function("hash_spans", address, address, address, word, word, address)
-        self._fold_cells = self._function("fold_cells", address, address, word, address, address)
         self._place_words = self._function("place_words", address, word, word, word, address, address)
 
     def _function(self, name: str, *arguments: type) -> Any:  # noqa: ANN401 - ctypes has no type for a function
@@ -48,11 +46,6 @@ class Loops:
         """Write the hash of each word, all with one seed, to `hashes`."""
         count = _count(words, hashes)
         self._hash_words(_address(words), count, seed, _address(hashes))
-
-    def fold_words(self, words: Words, seed: int, fold: Words) -> None:
-        """XOR the hash of each word, all with one seed, to the word of `fold` at its place."""
-        count = _count(words, fold)
-        self._fold_words(_address(words), count, seed, _address(fold))
 
     def hash_seeded_words(self, words: Words, seeds: Words, hashes: Words) -> None:
         """Write the hash of each word, each with its own seed, to `hashes`."""
@@ -64,11 +57,6 @@ class Loops:
         data, starts, lengths = spans
         count = _count(starts, lengths, hashes)
         self._hash_spans(_address(data), _address(starts), _address(lengths), count, seed, _address(hashes))
-
-    def fold_cells(self, words: Words, cells: Words, folds: Words) -> None:
-        """XOR each word to the element of `folds[0]` at its cell, and add it to the element of `folds[1]` there."""
-        xors, sums = folds
-        self._fold_cells(_address(words), _address(cells), _count(words, cells), _address(xors), _address(sums))
 
     def place_words(self, words: Words, bits: tuple[int, int], placed: Words) -> None:
         """Write the words to `placed`, ordered by their bits from the first to before the second; equal ones stay."""

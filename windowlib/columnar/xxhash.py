@@ -91,15 +91,6 @@ def hash_short(words: Words, length: int, seed: int) -> Words:
     return _avalanche(hashes, spare)
 
 
-def fold_words(words: Words, seed: int, fold: Words) -> None:
-    """XOR the hash of each 64-bit word, all with one seed, to the word of `fold` at its place."""
-    loops = PROCESS.for_words(0)
-    if loops is None:
-        fold ^= hash_words(words, seed)
-    else:
-        loops.fold_words(contiguous(words), seed & xxh64.MASK, fold)
-
-
 def hash_spans(spans: Spans, seed: int, *, few: int = FEW) -> Words:
     """Return the hash of each span of bytes.
 

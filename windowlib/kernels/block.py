@@ -62,11 +62,7 @@ def chosen_rows(columns: Sequence[pa.Array | None], rows: Int64s | slice) -> lis
 
 
 def _chosen(column: pa.Array, rows: Int64s | slice) -> pa.Array:
-    if isinstance(rows, slice):
-        return column[rows]
-    if pa.types.is_integer(column.type) and not column.null_count:
-        return pa.array(column.to_numpy().take(rows))  # twice as fast as Arrow's take
-    return column.take(pa.array(rows))
+    return column[rows] if isinstance(rows, slice) else column.take(pa.array(rows))
 
 
 class Clock:

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from windowlib.columnar.compiled import PROCESS
-from windowlib.columnar.xxhash import contiguous
 from windowlib.kernels.aggregates.cells import Cells
 from windowlib.kernels.aggregates.column_aggregate import Bools, Int64s
 from windowlib.kernels.aggregates.segments import range_sums, sizes_of
@@ -37,14 +35,8 @@ class EdgeColumns:
     @classmethod
     def of_cells(cls, ids: Int64s, cells: Cells) -> "EdgeColumns":
         """Return the tally of each filled cell. `ids` has the id of each record."""
-        loops = PROCESS.for_words(0)
-        if loops is None:
-            xor, total = (cells.combined(function, ids, 0) for function in (np.bitwise_xor, np.add))
-            return cls(cells.counts(), xor, total)
-        folds = np.zeros((2, len(cells.sizes)), dtype=np.uint64)
-        words, places = (contiguous(column).view(np.uint64) for column in (ids, cells.of_record))
-        loops.fold_cells(words, places, folds)
-        return cls(cells.counts(), *folds.view(np.int64).take(cells.filled, axis=1))
+        xor, total = (cells.combined(function, ids, 0) for function in (np.bitwise_xor, np.add))
+        return cls(cells.counts(), xor, total)
 
     @classmethod
     def of_each(cls, ids: Int64s) -> "EdgeColumns":

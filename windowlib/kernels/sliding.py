@@ -16,10 +16,10 @@ import numpy as np
 
 from windowlib.bounds import MAX_TIME_MS
 from windowlib.kernels.aggregates.column_aggregate import Bools, Int64s
-from windowlib.kernels.block import FARTHEST_MS, RecordBlock
+from windowlib.kernels.block import FARTHEST_MS, RecordBlock, counts_below
 from windowlib.kernels.completed import CompletedWindows, LateEntries
 from windowlib.kernels.edges import EdgeColumns
-from windowlib.kernels.grouping import PairCodes, counts_below, expanded, sorted_rows, starts_of, window_codes
+from windowlib.kernels.grouping import PairCodes, expanded, sorted_rows, starts_of, window_codes
 from windowlib.kernels.open_windows import OpenWindows
 from windowlib.kernels.panes import Misses
 from windowlib.kernels.slices_of_time import SlicesOfTime
@@ -312,7 +312,7 @@ class SlidingWindows:
             number = (self._alone.start_ms[lone] - self._offset_ms) // self._slide_ms
             key_code, lone_key_code = self._slices.key_code[ranges.low], self._alone.key_code[lone]
             keys = max(int(key_code[-1]), int(lone_key_code.max())) + 1
-            pairs = PairCodes.of(np.concatenate([number, ranges.number]), keys=keys)
+            pairs = PairCodes.of(number, ranges.number, keys=keys)
             codes = pairs.codes(key_code, ranges.number)  # ascending
             wanted = pairs.codes(lone_key_code, number)
             place = np.minimum(np.searchsorted(codes, wanted), len(codes) - 1)

@@ -16,7 +16,7 @@ from windowlib.columnar import compiled, stored_loops, xxhash
 from windowlib.columnar.compiled import SWITCH, CompiledLoops, load_loops
 from windowlib.columnar.stored_loops import Loops
 
-LOOPS = ("hash_words", "fold_words", "hash_seeded_words", "hash_spans", "fold_cells", "place_words")
+LOOPS = ("hash_words", "hash_seeded_words", "hash_spans", "place_words")
 RIGHT = stored_loops.load()
 
 

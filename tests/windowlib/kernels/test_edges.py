@@ -1,9 +1,8 @@
-"""Tallies of edges by cell are those of the records sorted by cell, with numpy and with compiled loops."""
+"""Tallies of edges by cell are those of the records sorted by cell."""
 
 from random import Random
 
 import numpy as np
-import pytest
 
 from tests.support.fuzzing import seeds
 from windowlib.kernels.aggregates.cells import Cells
@@ -11,7 +10,6 @@ from windowlib.kernels.edges import EdgeColumns, id_sum
 from windowlib.kernels.grouping import sorted_rows, starts_of
 
 
-@pytest.mark.usefixtures("each_way_to_hash")
 def test_tallies_of_cells_are_those_of_groups() -> None:
     for seed in seeds(200):
         random = Random(seed)

@@ -1,4 +1,4 @@
-"""Grouping: counts of ascending values below ascending bounds."""
+"""Grouping: codes of pairs."""
 
 import numpy as np
 import pytest
@@ -6,16 +6,7 @@ import pytest
 from tests.support.fuzzing import seeds
 from windowlib.columnar.compiled import CompiledLoops
 from windowlib.kernels import grouping
-from windowlib.kernels.grouping import PairCodes, counts_below, sorted_words, window_codes
-
-
-@pytest.mark.fuzz
-def test_counts_below_bounds_are_those_of_a_binary_search() -> None:
-    for seed in seeds(200):
-        random = np.random.default_rng(seed)
-        values = np.sort(random.integers(-20, 20, random.integers(0, 30)))
-        bounds = np.sort(random.integers(-25, 25, random.integers(1, 60)))
-        assert counts_below(values, bounds).tolist() == np.searchsorted(values, bounds, side="left").tolist()
+from windowlib.kernels.grouping import PairCodes, sorted_words, window_codes
 
 
 @pytest.mark.fuzz
@@ -32,9 +23,11 @@ def test_codes_are_ordered_as_pairs_and_fit_64_bits(monkeypatch: pytest.MonkeyPa
         for found in (codes, window_codes(key_code, number - number.min())):
             distinct = np.unique(found)
             assert np.searchsorted(distinct, found).tolist() == [ordered[pair] for pair in pairs], seed
+        of_pairs = PairCodes.of(number, keys=keys)
+        assert [column.tolist() for column in of_pairs.pairs(codes)] == [key_code.tolist(), number.tolist()], seed
         least = int(number.min())
         key, bound = int(key_code[0]), int(random.integers(least, reach + 1))
-        [end] = PairCodes.of(number, keys=keys).codes(np.array([key]), np.array([bound]))
+        [end] = of_pairs.codes(np.array([key]), np.array([bound]))
         assert (codes < end).sum() == sum(pair < (key, bound) for pair in pairs), seed
 
 

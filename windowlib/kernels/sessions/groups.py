@@ -26,16 +26,14 @@ The computation rests on three facts. They hold for records with different gaps 
 """
 
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
 from windowlib.bounds import MAX_TIME_MS, MIN_TIME_MS
 from windowlib.kernels.aggregates.column_aggregate import Bools, Int64s
-from windowlib.kernels.grouping import sorted_words
+from windowlib.kernels.grouping import PairCodes, sorted_rows
 
-WORD_BITS: Final = 63
-"""The default number of bits of a packed sort key: a signed 64-bit word without its sign."""
 _OPEN_AT: Final = 2
 """A session [start, end) is open at the watermark w if end - 1 > w, which is end >= w + 2."""
 _NEVER: Final = np.int64(MAX_TIME_MS)
@@ -94,30 +92,6 @@ class Groups:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Packing:
-    """(key, time) as one integer: key << time_bits | (time - base). `times` is None, or the sorted times by rank."""
-
-    base_ms: int
-    time_bits: int
-    times: Int64s | None = None
-
-    def of(self, key_code: Int64s, at_ms: Int64s) -> Int64s:
-        """Return the packed pairs. A time after the last one is packed as the greatest time of its key."""
-        packed = key_code << self.time_bits
-        if self.times is None:
-            last_ms = min(self.base_ms + (1 << self.time_bits) - 1, MAX_TIME_MS)
-            packed += np.minimum(at_ms, last_ms)
-            packed -= self.base_ms
-        else:
-            packed += np.searchsorted(self.times, at_ms, side="left")
-        return packed
-
-    def split(self, packed: Int64s) -> tuple[Int64s, Int64s]:
-        past = packed & ((1 << self.time_bits) - 1)
-        return packed >> self.time_bits, past + self.base_ms if self.times is None else self.times[past]
-
-
 def open_from_ms(watermark_ms: Int64s, lateness_ms: int) -> Int64s:
     """Return the least end of a session that is open at each watermark, saturated at the bounds of 64 bits.
 
@@ -134,54 +108,39 @@ def open_from_ms(watermark_ms: Int64s, lateness_ms: int) -> Int64s:
     return least
 
 
-def group(elements: Elements, *, gap_ms: int | None = None, word_bits: int = WORD_BITS) -> Groups:
+def group(elements: Elements) -> Groups:
     """Return the sessions that the elements form.
 
-    Open sessions of the state come first. They do not touch each other. `gap_ms` is the length of most elements, if
-    most have one length. It changes the speed only. If (key, time, element) does not fit into `word_bits`, slower ways
-    of sorting are used.
+    Open sessions of the state come first. They do not touch each other.
     """
     is_early = elements.end_ms >= elements.open_from_ms
     if is_early.all():
-        return _early_groups(elements, None, gap_ms=gap_ms, word_bits=word_bits)[0]
-    behind = np.flatnonzero(~is_early)
-    groups, packing = _early_groups(elements, is_early, gap_ms=gap_ms, word_bits=word_bits)
-    return _with_behind(groups, elements, behind=behind, packing=packing)
+        return _early_groups(elements, slice(None))[0]
+    groups, codes = _early_groups(elements, np.flatnonzero(is_early))
+    return _with_behind(groups, elements, behind=np.flatnonzero(~is_early), codes=codes)
 
 
-def _early_groups(
-    elements: Elements, is_early: Bools | None, *, gap_ms: int | None, word_bits: int
-) -> tuple[Groups, _Packing]:
-    """Return the sessions of the early elements; None means that all are early."""
+def _early_groups(elements: Elements, early: Int64s | slice) -> tuple[Groups, PairCodes]:
+    """Return the sessions of the early elements, and the codes of pairs of key and time."""
+    key_code, start_ms, end_ms = (column[early] for column in (elements.key_code, elements.start_ms, elements.end_ms))
     nothing = np.zeros(0, dtype=np.int64)
-    if not len(elements) or (is_early is not None and not is_early.any()):
+    if not len(key_code):
         empty = Groups(order=nothing, starts=nothing, key_code=nothing, start_ms=nothing, end_ms=nothing, late=nothing)
-        return empty, _Packing(0, 1)
-    joins_ms = np.maximum(elements.start_ms, elements.open_from_ms)
-    packing = _packing(elements, joins_ms, word_bits=word_bits)
-    usual = None
-    if gap_ms is not None and packing.times is None:
-        usual_ms = elements.end_ms - gap_ms
-        usual = _Usual(gap_ms, (joins_ms == usual_ms) & (elements.start_ms == usual_ms))
-    order, ends, odd = _sorted(packing.of(elements.key_code, elements.end_ms), is_early, usual, word_bits=word_bits)
-    if usual is None:
-        joins = packing.of(elements.key_code, joins_ms).take(order)
-    else:
-        joins = ends - usual.gap_ms
-        odd_rows = order[odd]
-        joins[odd] = packing.of(elements.key_code[odd_rows], joins_ms[odd_rows])
-    starts, lasts = _cut(ends, joins)
-    key_code, end_ms = packing.split(ends[lasts])
-    if usual is None:
-        start_ms = np.minimum.reduceat(elements.start_ms.take(order), starts)
-    else:
-        start_ms = packing.split(ends[starts])[1] - usual.gap_ms
-    groups = Groups(order=order, starts=starts, key_code=key_code, start_ms=start_ms, end_ms=end_ms, late=nothing)
-    if usual is not None and len(odd):
-        affected = np.unique(np.searchsorted(starts, odd, side="right") - 1)
-        rows, owner = rows_of_groups(groups, affected)
-        start_ms[affected] = np.minimum.reduceat(elements.start_ms[rows], np.searchsorted(owner, affected))
-    return groups, packing
+        return empty, PairCodes(0, 1, None)
+    joins_ms = np.maximum(start_ms, elements.open_from_ms[early])
+    codes = PairCodes.of(elements.start_ms, end_ms, joins_ms, keys=int(elements.key_code.max()) + 1)
+    order, ends = sorted_rows(codes.codes(key_code, end_ms))
+    starts, lasts = _cut(ends, codes.codes(key_code, joins_ms).take(order))
+    keys_of_groups, ends_ms = codes.pairs(ends[lasts])
+    groups = Groups(
+        order=order if isinstance(early, slice) else early[order],
+        starts=starts,
+        key_code=keys_of_groups,
+        start_ms=np.minimum.reduceat(start_ms.take(order), starts),
+        end_ms=ends_ms,
+        late=nothing,
+    )
+    return groups, codes
 
 
 def _cut(ends: Int64s, joins: Int64s) -> tuple[Int64s, Int64s]:
@@ -197,56 +156,9 @@ def _cut(ends: Int64s, joins: Int64s) -> tuple[Int64s, Int64s]:
     return starts, lasts
 
 
-class _Usual(NamedTuple):
-    """The usual elements: early ones of length `gap_ms` that start at or after the least end of an open session."""
-
-    gap_ms: int
-    is_usual: Bools
-
-
-def _packing(elements: Elements, joins_ms: Int64s, *, word_bits: int) -> _Packing:
-    """Return how to pack pairs of key and time, so that ends and joins fit. One more time is left above all ends."""
-    key_bits = int(elements.key_code.max()).bit_length()
-    first_ms, last_ms = int(elements.start_ms.min()), int(elements.end_ms.max())
-    time_bits = (last_ms - first_ms + 1).bit_length()
-    if key_bits + time_bits <= word_bits:
-        return _Packing(first_ms, time_bits)
-    times = np.unique(np.concatenate([elements.end_ms, joins_ms]))
-    return _Packing(0, len(times).bit_length(), times)
-
-
-def _sorted(
-    packed: Int64s, is_early: Bools | None, usual: _Usual | None, *, word_bits: int
-) -> tuple[Int64s, Int64s, Int64s]:
-    """Return the early elements in the order of `packed`, the sorted values, and the places of those not usual.
-
-    The words that are sorted have the packed value, the number of the element, and a bit for an unusual element. So the
-    result needs no random access to the columns. Argument `packed` is overwritten.
-    """
-    count = len(packed)
-    row_bits = max((count - 1).bit_length(), 1) + 1
-    if int(packed.max()).bit_length() + row_bits > word_bits:
-        early = np.arange(count, dtype=np.int64) if is_early is None else np.flatnonzero(is_early)
-        order = early[np.argsort(packed[early], kind="stable")]
-        odd = np.flatnonzero(~usual.is_usual[order]) if usual is not None else order[:0]
-        return order, packed[order], odd
-    words = packed
-    words <<= row_bits
-    words += np.arange(0, 2 * count, 2, dtype=np.int64)
-    if usual is not None:
-        words += ~usual.is_usual
-    if is_early is not None:
-        words = words[is_early]
-    words = sorted_words(words, from_bit=row_bits)
-    odd = np.flatnonzero(words & 1) if usual is not None else words[:0]
-    order = (words & ((1 << row_bits) - 1)) >> 1
-    words >>= row_bits
-    return order, words, odd
-
-
-def _with_behind(groups: Groups, elements: Elements, *, behind: Int64s, packing: _Packing) -> Groups:
+def _with_behind(groups: Groups, elements: Elements, *, behind: Int64s, codes: PairCodes) -> Groups:
     """Return the groups with the elements that are behind: in the session that they join, or late."""
-    group_of, joins = _joined(groups, elements, behind=behind, packing=packing)
+    group_of, joins = _joined(groups, elements, behind=behind, codes=codes)
     late = behind[~joins]
     if not joins.any():
         return _replaced(groups, late=late)
@@ -271,13 +183,13 @@ def _replaced(groups: Groups, **changed: Int64s) -> Groups:
     return Groups(**{**columns, **changed})
 
 
-def _joined(groups: Groups, elements: Elements, *, behind: Int64s, packing: _Packing) -> tuple[Int64s, Bools]:
+def _joined(groups: Groups, elements: Elements, *, behind: Int64s, codes: PairCodes) -> tuple[Int64s, Bools]:
     """Return, for each element that is behind, the only group that it can join, and whether it joins."""
     key_code, open_from, end_ms = (
         column[behind] for column in (elements.key_code, elements.open_from_ms, elements.end_ms)
     )
-    ends = packing.of(groups.key_code, groups.end_ms)
-    wanted = packing.of(key_code, open_from if packing.times is not None else np.maximum(open_from, packing.base_ms))
+    ends = codes.codes(groups.key_code, groups.end_ms)
+    wanted = codes.codes(key_code, open_from)  # the end of an element that is behind is less
     first_not_before = np.searchsorted(ends, wanted, side="left")
     inside = np.minimum(first_not_before, len(groups) - 1)
     has_group = first_not_before < len(groups)

@@ -25,7 +25,6 @@ from windowlib.kernels.windows import BlockOutcome, Frame
 from windowlib.records.records import ASSIGNED
 from windowlib.records.row_ids import IdSum
 from windowlib.records.tallies import FIRED, NEW
-from windowlib.windows.assigners import Session
 
 ROUND_COST: Final = 16
 """The default of `round_cost`: a round takes as much time as the operator for so many records."""
@@ -44,7 +43,6 @@ class SessionWindows:
         self._round_cost = round_cost
         self._frame = frame
         self._assigner = frame.spec.assigner
-        self._gap_ms = self._assigner.gap_ms if isinstance(self._assigner, Session) else None
         self._lateness_ms = frame.spec.allowed_lateness_ms
         self._opened = OpenWindows.none(frame.aggregates)
         self._taken = 0
@@ -67,7 +65,7 @@ class SessionWindows:
             kept.append(self._settled(resting, everything, block, search=search, outcome=outcome))
         if len(block):
             elements = self._elements(met, block)
-            groups = group(elements, gap_ms=self._gap_ms)
+            groups = group(elements)
             kept += self._grouped(Grouped(self._frame, block, met, elements, groups), search, outcome)
         self._opened = OpenWindows.concat(kept, self._frame.aggregates) if kept else resting
 

@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.fuzzing import chances
 from windowlib.bounds import MAX_TIME_MS, MIN_TIME_MS
+from windowlib.kernels import grouping
 from windowlib.kernels.sessions import groups as session_groups
 from windowlib.kernels.sessions.groups import Elements, Groups, group, open_from_ms
 
@@ -97,14 +98,15 @@ def members(groups: Groups) -> list[list[int]]:
     return [sorted(part.tolist()) for part in np.split(groups.order, groups.starts[1:])] if len(groups) else []
 
 
-@pytest.mark.parametrize("word_bits", [63, 45, 20, 4])
-def test_sessions_by_column_equal_sessions_one_by_one(word_bits: int) -> None:
+@pytest.mark.parametrize("packed_bits", [63, 45, 20, 4])
+def test_sessions_by_column_equal_sessions_one_by_one(packed_bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grouping, "PACKED_BITS", packed_bits)
     joined = 0
     for random in chances(600, among=4):
         lateness_ms = random.choice([0, 0, 1, 5, 40, MAX_TIME_MS])
         elements, watermarks = random_log(random, lateness_ms)
         expected, late = sequential(elements, watermarks, lateness_ms)
-        groups = group(elements, word_bits=word_bits, gap_ms=random.choice([None, 1, 3, 8]))
+        groups = group(elements)
         assert groups.late.tolist() == late
         by_members = {tuple(sorted(one.members)): one for one in expected}
         assert sorted(map(tuple, members(groups))) == sorted(by_members)
