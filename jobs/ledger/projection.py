@@ -80,7 +80,8 @@ class Projection:
     _chain: dict[str, str] = field(default_factory=dict)  # slice with a repair -> run of the chain
     _ordered: Later[str, Slice] | None = field(default=None, metadata=CACHE)  # `_slices`, in their order
     _view: LedgerView | None = field(default=None, metadata=CACHE)  # the view of the events so far
-    _parts: dict[str, Any] = field(default_factory=dict, metadata=CACHE)  # fields of the last view that hold yet
+    _published: dict[str, str] | None = field(default=None, metadata=CACHE)  # `_seen` in slice order
+    _of_runs: dict[str, Any] = field(default_factory=dict, metadata=CACHE)  # the fields of a view that tell of `runs`
     # The mappings of requests and publications that no view has, so that they may grow in their place.
     _runs_of: dict[str, dict[str, str]] = field(default_factory=dict, metadata=CACHE)
     _shown_by: dict[int, tuple[dict[str, str | None], dict[str, str]]] = field(default_factory=dict, metadata=CACHE)
@@ -89,7 +90,7 @@ class Projection:
         """Take one event in. Raises LedgerError: the event lacks a field that its kind requires."""
         self._view = None
         if event.kind not in _CHANGE_NO_RUN:
-            self._parts.pop("runs", None)
+            self._of_runs = {}
         try:
             self._add(event)
         except CONTENT_ERRORS as error:
@@ -104,7 +105,6 @@ class Projection:
             self._slices[event.slice_id] = bounds
         if (decided := decision_of(event)) is not None:
             self._decisions.setdefault(decided.decision_id, decided)
-            self._parts.pop("decisions", None)
         match event.kind:
             case EventKind.REQUESTED:
                 self._open_request(event)
@@ -173,7 +173,6 @@ class Projection:
             _slices=self._slices.copy(),
             _chain=self._chain.copy(),
             _decisions=self._decisions.copy(),
-            _parts=self._parts.copy(),
             _runs_of={},
             _shown_by={},
         )
@@ -191,30 +190,26 @@ class Projection:
 
     def _make_view(self, version: int) -> LedgerView:
         self._share()
-        parts = self._parts
         if self._ordered is None:
             items = sorted(self._slices.items(), key=lambda item: item[1][0])
             self._ordered = Later(zip(map(itemgetter(0), items), cells(items, _slice), strict=True))
-            parts.pop("published", None)
-        if "published" not in parts:
-            parts["published"] = {name: shown for name in self._ordered if (shown := self._seen.get(name)) is not None}
-        if "publications" not in parts:
-            parts["publications"] = self._publications.sequence()
-        if "decisions" not in parts:
-            parts["decisions"] = self._decisions.copy()
-        if "runs" not in parts:
-            parts |= fields_of_view(self.runs.copy())
-        if "requests" not in parts:
-            parts["requests"] = self._requests.copy()
+            self._published = None
+        if self._published is None:
+            self._published = {name: shown for name in self._ordered if (shown := self._seen.get(name)) is not None}
+        self._of_runs = self._of_runs or fields_of_view(self.runs.copy())
         return LedgerView(
             version=version,
+            requests=self._requests.copy(),
             open_ids=tuple(self._open),
+            published=self._published,
+            publications=self._publications.sequence(),
             slices=self._ordered,
+            decisions=self._decisions.copy(),
             hold=self._hold,
             look=self._look,
             accepted=self._accepted,
             repairs=self._shown_repairs(),
-            **parts,
+            **self._of_runs,
         )
 
     def _shown_repairs(self) -> dict[str, str]:
@@ -236,7 +231,6 @@ class Projection:
 
     def _put(self, request: Request) -> None:
         self._requests[request.request_id] = request
-        self._parts.pop("requests", None)
 
     def _add_run(self, request: Request, slice_id: str, run_id: str) -> None:
         own = self._runs_of.get(request.request_id)
@@ -341,7 +335,6 @@ class Projection:
         told = self._publications.get(seq)
         if told is not None and told.told_by is None:
             self._publications[seq] = changed(told, told_by=event.details.get("told_by"))
-            self._parts.pop("publications", None)
 
     def _change_what_readers_see(self, event: LedgerEvent, *, undoes: int | None) -> None:
         if event.seq not in self._publications:
@@ -359,8 +352,7 @@ class Projection:
             own = self._shown_by[event.seq] = dict(publication.changes), dict(publication.chain_before)
             self._publications[event.seq] = changed(publication, changes=own[0], chain_before=own[1])
         changes, chain_before = self._shown_by[event.seq]
-        for name in ("published", "publications"):
-            self._parts.pop(name, None)
+        self._published = None
         slice_id = text_of(event, "slice_id")
         changes[slice_id] = self._seen[slice_id] = event.run_id
         before = self._chain.pop(slice_id, None)

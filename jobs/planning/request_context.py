@@ -305,7 +305,8 @@ def request_in(work: RequestContext, view: LedgerView, request_id: str) -> Reque
     request = view.requests.get(request_id)
     if request is None:
         raise RequestError(
-            f"pipeline {work.pipeline.name} has no request {request_id}; `hindcast status` lists the open ones"
+            f"pipeline {work.pipeline.name} has no request {request_id} in the ledger {work.ledger.uri}; "
+            f"`hindcast status {work.pipeline.name}` lists the open ones"
         )
     return request
 
@@ -357,9 +358,7 @@ def context_of(work: RequestContext, request_id: str) -> tuple[RequestContext, R
 
     Raises RequestError: there is no such request, or its spec has another fingerprint now.
     """
-    request = work.ledger.view().requests.get(request_id)
-    if request is None:
-        raise RequestError(f"pipeline {work.pipeline.name} has no request {request_id} in the ledger {work.ledger.uri}")
+    request = request_in(work, work.ledger.view(), request_id)
     if request.spec_fingerprint == spec_fingerprint(work.pipeline):
         return work, request
     stored = stored_pipeline(work.pipeline, request)

@@ -25,6 +25,7 @@ from jobs.planning.request_context import (
     is_overtaken,
     not_in_upstream,
     refuse_other_holders,
+    request_in,
     requested_event,
 )
 from jobs.planning.stored_spec import at_read_log
@@ -170,10 +171,7 @@ def up_to_head(work: RequestContext, request_id: str) -> Request:
         own_spec = {**extended.details, "spec": request.spec_json}
         return [replace(extended, spec_fingerprint=request.spec_fingerprint, details=own_spec)]
 
-    request = work.ledger.write(decide).requests.get(request_id)
-    name = work.pipeline.name
-    if request is None:
-        raise RequestError(f"pipeline {name} has no request {request_id}; `hindcast status {name}` lists the open ones")
+    request, name = request_in(work, work.ledger.write(decide), request_id), work.pipeline.name
     if not request.is_open:
         why = f" ({request.failure})" if request.failure else ""
         raise RequestError(f"request {request_id} of pipeline {name} is {request.state.value}{why}; make a new request")

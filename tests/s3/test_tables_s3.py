@@ -101,9 +101,7 @@ def test_the_files_of_a_failed_attempt_are_removed(store: ObjectStore, lake: str
     uri = f"{lake}/p/window_outputs"
     ensure_table(uri, TABLE)
     append_rows(uri, placed("kept", 4))
-    known = KnownRun(
-        slice_no=0, columns=columns_of("2013-02-01T00:00"), roots={TABLE.name: uri}, rows_from=0, rows_per_file=10
-    )
+    known = KnownRun(columns=columns_of("2013-02-01T00:00"), roots={TABLE.name: uri}, rows_from=0, rows_per_file=10)
     files = SliceWriter(table=TABLE, root=uri, columns=known.columns, rows_per_file=10)
     files.write(rows_of(5))
     files.close()

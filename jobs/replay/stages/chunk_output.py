@@ -47,10 +47,10 @@ class ChunkOutput:
 
     def write(self, runs: Sequence[SliceRun]) -> None:
         """Encode all tables in one job, and commit them: one commit per table for all slices. The tables exist."""
-        if runs[self.known.slice_no].columns() != self.known.columns:
+        if runs[0].columns() != self.known.columns:
             raise InvariantBroken(
                 f"files were written for the run {dict(self.known.columns)}, and the run of their slice is "
-                f"{runs[self.known.slice_no].columns()}; please report this"
+                f"{runs[0].columns()}; please report this"
             )
         plan = EncodePlan(
             rows_per_file=self.pinned.sizes.rows_per_file,

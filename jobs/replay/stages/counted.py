@@ -50,11 +50,7 @@ def scan_plan(chunk: ChunkLog, layout: Layout, directory: str, *, duplicates: Du
         slice_starts_ms=tuple(slice_.start_ms for slice_ in chunk.slices),
         needs_commits=chunk.needs_commits,
         has_short_ranks=layout.records <= SHORT_RANKS,
-        key_bits=None,
-        partials=None,
-        buckets=1,
         directory=directory,
-        feeds=False,
         duplicates=duplicates,
     )
 

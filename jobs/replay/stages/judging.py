@@ -42,11 +42,11 @@ class ScanPlan:
     slice_starts_ms: tuple[int, ...]
     needs_commits: bool
     has_short_ranks: bool
-    key_bits: int | None
-    partials: PartialPlan | None
-    buckets: int
     directory: str
-    feeds: bool
+    key_bits: int | None = None
+    partials: PartialPlan | None = None
+    buckets: int = 1
+    feeds: bool = False
     duplicates: Duplicates | None = None
     columns: tuple[str, ...] | None = None
     gap_ms: int | None = None

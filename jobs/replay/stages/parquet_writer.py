@@ -107,13 +107,12 @@ class SliceWriter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownRun:
-    """A slice whose run is known before its windows run, so that tasks write its rows as Parquet files at once.
+    """The first slice of a chunk: its run is known before its windows run, so tasks write its rows as Parquet files.
 
     `roots` has the directories of the tables of which they write files. A task with fewer than `rows_from` rows of a
     table passes them on as shuffle files, because one file of all tasks is better than many small ones.
     """
 
-    slice_no: int
     columns: Mapping[str, str]
     roots: Mapping[str, str]
     rows_from: int
@@ -147,7 +146,7 @@ class RowSink:
     def write(self, rows: pa.Table, *, slice_no: int) -> None:
         """Take rows with ids. Slices come in order."""
         known = self.known
-        if known is None or self.table.name not in known.roots or slice_no != known.slice_no:
+        if known is None or self.table.name not in known.roots or slice_no:
             self.close()
             self.shuffled.write(rows, slice_no=slice_no, bucket=self.bucket)
             return
@@ -176,9 +175,8 @@ class RowSink:
         if self._open is not None:
             self._open.write(pa.concat_tables(waiting))
             return
-        assert self.known is not None, "only rows of a known run wait"
         for rows in waiting:
-            self.shuffled.write(rows, slice_no=self.known.slice_no, bucket=self.bucket)
+            self.shuffled.write(rows, slice_no=0, bucket=self.bucket)
 
 
 def close_sinks(sinks: Sequence[RowSink]) -> None:

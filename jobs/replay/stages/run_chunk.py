@@ -172,7 +172,6 @@ def _known_run(pinned: Pinned, first: InputSums) -> KnownRun:
         state_before=order.state_before,
     )
     return KnownRun(
-        slice_no=0,
         columns={"slice_id": slice_.slice_id, "attempt_id": order.attempt_id, "run_id": name},
         roots={
             table.name: pinned.uri(table.name)

@@ -27,11 +27,7 @@ def rows_of(numbers: range) -> pa.Table:
 
 def known_run(root: Path, *, rows_from: int, rows_per_file: int) -> KnownRun:
     return KnownRun(
-        slice_no=0,
-        columns=COLUMNS,
-        roots={TABLE.name: str(root / TABLE.name)},
-        rows_from=rows_from,
-        rows_per_file=rows_per_file,
+        columns=COLUMNS, roots={TABLE.name: str(root / TABLE.name)}, rows_from=rows_from, rows_per_file=rows_per_file
     )
 
 
