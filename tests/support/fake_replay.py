@@ -29,6 +29,7 @@ from jobs.planning.suites import load_checks
 from jobs.reading.log_places import log_place
 from jobs.replay.orders import Replayer, ReplayOrder
 from jobs.runs import EMPTY_STATE, CheckResult, Counts, RunResult, Slice, Verdict
+from tests.support.plain_rows import named_rows
 from windowlib.columnar.arrow import arrow_type
 from windowlib.columnar.row_identity import RowIdentity
 from windowlib.records import tables
@@ -114,10 +115,7 @@ def write_rows(order: ReplayOrder, table: Table, rows: Sequence[Mapping[str, obj
     uri = order.lake.table(order.pipeline.name, table.name)
     ensure_table(uri, table)
     identity = RowIdentity(table)
-    names = [name for name in table.columns() if name != "record"]
-    values = [[row.get(name) for name in names] for row in rows]
-    arrays = identity.arrays(values)
-    named = dict(zip(names, arrays, strict=True))
+    named = named_rows(table, rows)
     if "record" in table.coordinates:
         named["record"] = pa.nulls(len(rows), arrow_type(table.coordinates["record"]))
     ids = identity.ids(named)

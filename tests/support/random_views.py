@@ -14,6 +14,7 @@ from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
 from jobs.pipeline.files import parse_pipeline, pipeline_to_json
 from jobs.reading.stored_rows import STATISTICS_DIGEST, run_attempt
 from jobs.runs import Counts, LogCoordinates, RunResult, Slice, Verdict
+from tests.support.plain_rows import named_rows
 from windowlib.columnar.row_identity import RowIdentity
 from windowlib.records import tables
 from windowlib.records.row_ids import IdSum
@@ -105,9 +106,7 @@ class Views:
 
     def _add(self, table: Table, rows: Sequence[Row], place: Mapping[str, str]) -> str:
         identity = RowIdentity(table)
-        names = [name for name in table.columns() if name != "record"]
-        arrays = identity.arrays([[row.get(name) for name in names] for row in rows])
-        named = dict(zip(names, arrays, strict=True))
+        named: dict[str, pa.Array] = named_rows(table, rows)
         ids = identity.ids(named)
         named |= {tables.ROW_ID: pa.array(ids), tables.ROW_CHECK: pa.array(identity.checks(ids, named))}
         named |= {name: pa.array([value] * len(rows), pa.string()) for name, value in place.items()}

@@ -9,13 +9,12 @@ import numpy as np
 import pyarrow as pa
 
 from windowlib.bounds import SAFE_TIME_MS
-from windowlib.columnar.arrow import column_values, plain_values
-from windowlib.columnar.executor import BucketTallies, Emission, StateColumns, arrow_columns
+from windowlib.columnar.arrow import plain_values
+from windowlib.columnar.executor import BucketTallies, Emission, StateColumns
 from windowlib.columnar.output_rows import OutputRows
 from windowlib.columnar.plan import BucketPlan
 from windowlib.columnar.record_values import KeyReader, ValueLayout, batch_values, value_reader
-from windowlib.columnar.row_identity import RowIdentity
-from windowlib.columnar.state_rows import NamedRow, StateRows
+from windowlib.columnar.state_rows import StateRows
 from windowlib.columnar.watermark_steps import Int64s, Walk
 from windowlib.errors import InvariantBroken
 from windowlib.keyed.operator_protocol import BulkOperator
@@ -24,7 +23,6 @@ from windowlib.records import tables
 from windowlib.records.record_columns import ByInterval, Intervals
 from windowlib.records.records import ASSIGNED, LATE, UNASSIGNED, Fate, Record, Value
 from windowlib.records.row_ids import IdSum
-from windowlib.records.tables import Table
 from windowlib.records.tallies import Edges
 
 _new_record: Final = tuple.__new__  # half the cost of Record(...), for every record
@@ -144,11 +142,10 @@ class OperatorExecutor:
         self._block = min(plan.records_per_block, block_max)
         self._operator = plan.spec.build(KeyGroupRange(0, plan.max_parallelism, plan.max_parallelism))
         self._walk = Walk(self._operator, plan.steps, plan.beginning)
-        self._stored = {table.name: table for table in plan.tables if table.name in tables.CHECKPOINT_TABLES}
+        stored = [table for table in plan.tables if table.name in tables.CHECKPOINT_TABLES]
         read_value = value_reader(plan.layout, plan.inputs, were_dates=plan.were_dates)
-        self._state = StateRows(self._stored.values(), plan.accumulators, plan.last, read_value=read_value)
+        self._state = StateRows(stored, plan.accumulators, plan.last, read_value=read_value)
         self._outputs = OutputRows(plan.tables, plan.outputs, plan.side_outputs)
-        self._identities = {name: RowIdentity(table) for name, table in self._stored.items()}
         self._keys = KeyReader(len(plan.keys))
         self._slices = iter(plan.slices)
         self._slice = next(self._slices)
@@ -159,14 +156,7 @@ class OperatorExecutor:
     def restore(self, state: StateColumns) -> None:
         """Load the bucket's part of a checkpoint."""
         for name, rows in state.items():
-            named = _named_rows(self._stored[name], rows)
-            match name:
-                case tables.WINDOW_STATE:
-                    self._state.add_windows(named)
-                case tables.TIMERS:
-                    self._state.add_timers(named)
-                case _:
-                    self._state.add_user_state(named)
+            self._state.add(name, rows)
         self._operator.restore(self._state.snapshot(self._plan.beginning))
         self._begin()
 
@@ -243,19 +233,13 @@ class OperatorExecutor:
         return emitted
 
     def state(self, keys: Int64s | None = None) -> StateColumns:  # noqa: ARG002 - it does not number touched keys
-        by_table: dict[str, list[tuple[object, ...]]] = {}
-        for name, values in self._state.rows(self._operator.snapshot()):
-            by_table.setdefault(name, []).append(values)
-        return {
-            name: pa.table(self._identities[name].arrays(rows), names=list(arrow_columns(self._plan.table(name))))
-            for name, rows in by_table.items()
-        }
+        return self._state.rows(self._operator.snapshot())
 
     def take_touched(self) -> None:
         """Return None: an operator does not report the keys whose state changed."""
 
     def key_numbers(self, rows: pa.Table) -> Int64s:
-        numbers, names = self._numbers, self._stored[tables.WINDOW_STATE].keys
+        numbers, names = self._numbers, self._plan.table(tables.WINDOW_STATE).keys
         columns = [plain_values(rows[name].combine_chunks()) for name in names]
         keys = zip(*columns, strict=True) if columns else repeat((), rows.num_rows)
         key_numbers = (numbers.setdefault(tuple(map(_as_one, key)), len(numbers)) for key in keys)
@@ -281,14 +265,3 @@ class OperatorExecutor:
 def _as_one(value: object) -> object:
     """Return a value of a key. All NaN are one key."""
     return None if value != value else value  # noqa: PLR0124 - a key has no nulls
-
-
-def _named_rows(table: Table, columns: pa.Table) -> Iterable[NamedRow]:
-    """Yield the rows of a table; `contents` has dicts, because its records are read by field name."""
-    names = tuple(table.columns())
-    values = [
-        column_values(columns[name]) if name == "contents" else plain_values(columns[name].combine_chunks())
-        for name in names
-    ]
-    for row in zip(*values, strict=True):
-        yield dict(zip(names, row, strict=True))

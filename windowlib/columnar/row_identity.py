@@ -6,14 +6,14 @@ docs/reference/checkpoints.md has the definition. Both are computed by column fr
 reader computes the same numbers.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from windowlib.columnar.arrow import arrow_array, arrow_type, one_array, with_fields
+from windowlib.columnar.arrow import arrow_type, one_array, with_fields
 from windowlib.columnar.hashing import row_hashes
 from windowlib.columnar.positions import holds_positions, ordered_positions
 from windowlib.columnar.xxhash import Numbers, hash_words
@@ -60,11 +60,6 @@ class RowIdentity:
         Whole records (`contents`) have positions as well. No aggregate that the columnar executor covers keeps records.
         """
         return any(name != "contents" for name in self._placed)
-
-    def arrays(self, rows: Sequence[Sequence[Any]]) -> list[pa.Array]:
-        """Return rows as Arrow columns. Each row is in the order of `Table.columns()`, as RowBuilder makes it."""
-        values = zip(*rows, strict=True) if rows else [() for _ in self._kinds]
-        return [arrow_array(column, kind) for column, kind in zip(values, self._kinds.values(), strict=True)]
 
     def identified(self, rows: pa.Table) -> tuple[pa.Table, IdSum]:
         """Return emitted rows with their ids and checks, and the sum of the ids.

@@ -5,19 +5,21 @@ two lakes with the same records, cut into other slices, have different positions
 therefore covers only the order of the positions in the state of one key (windowlib.columnar.row_identity).
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final
 
+import pyarrow as pa
+
 from windowlib.bounds import GLOBAL_WINDOW, TimeWindow, Window
+from windowlib.columnar.arrow import arrow_array, arrow_type, column_values, plain_values
 from windowlib.columnar.watermark_steps import Beginning
-from windowlib.errors import CheckpointError
+from windowlib.errors import CheckpointError, InvariantBroken
 from windowlib.keyed.snapshots import Snapshot, WindowStateRow
 from windowlib.keyed.state import UserStateRow
 from windowlib.keyed.state_rules import wrong_value
 from windowlib.keyed.timers import TimerRow
 from windowlib.records import tables
-from windowlib.records.named_rows import Row, RowBuilder
 from windowlib.records.plain_json import PLAIN_ERRORS, from_json, to_json
 from windowlib.records.records import Stored
 from windowlib.records.tables import Table
@@ -59,38 +61,40 @@ class StateRows:
         self._accumulators = {f"acc_{name}": tuple(columns) for name, columns in accumulators.items()}
         self._last = tuple(last)
         self._read_value = read_value
-        given = {
-            tables.WINDOW_STATE: (
-                *_SAME_NAMES,
-                *_JSON,
-                *self._accumulators,
-                *(("last_emitted",) if self._last else ()),
-            ),
+        self._tables = {table.name: table for table in state_tables}
+        self._keys = {name: table.keys for name, table in self._tables.items()}
+        last_emitted = ("last_emitted",) if self._last else ()
+        self._given = {
+            tables.WINDOW_STATE: (*_SAME_NAMES, *_JSON, *self._accumulators, *last_emitted),
             tables.TIMERS: _TIMER,
             tables.USER_STATE: _USER_STATE,
         }
-        self._keys = {table.name: table.keys for table in state_tables}
-        self._builders = {table.name: RowBuilder(table, (*table.keys, *given[table.name])) for table in state_tables}
+        """The columns after the key, in the order in which the values of a row are made."""
         self._windows: list[WindowStateRow] = []
         self._timers: list[TimerRow] = []
         self._user_state: list[UserStateRow] = []
 
-    def add_windows(self, rows: Iterable[NamedRow]) -> None:
-        """Add rows of `window_state`, whose content is checked (windowlib.columnar.state_content)."""
-        keys = self._keys[tables.WINDOW_STATE]
-        for row in rows:
-            key = tuple([row[name] for name in keys])
-            states = tuple([row[name] for name in self._accumulators])
-            self._windows.append(
-                WindowStateRow(
-                    key=key,
-                    accumulators=states,
-                    contents=[self._stored(record, key, row) for record in row["contents"] or ()],
-                    trigger_state=from_json(row["trigger_state"]),
-                    last_values=row["last_emitted"] if self._last else None,
-                    **{name: row[name] for name in _SAME_NAMES},
-                )
-            )
+    def add(self, name: str, rows: pa.Table) -> None:
+        """Add rows of a checkpoint table, whose content is checked (windowlib.columnar.state_content)."""
+        for row in _named_rows(self._tables[name], rows):
+            key = tuple([row[column] for column in self._keys[name]])
+            match name:
+                case tables.WINDOW_STATE:
+                    self._windows.append(self._window(key, row))
+                case tables.TIMERS:
+                    self._timers.append(TimerRow(row["key_group"], key, _namespace(row), row["domain"], row["at_ms"]))
+                case _:
+                    self._user_state.append(_user_state(key, row))
+
+    def _window(self, key: tuple[Any, ...], row: NamedRow) -> WindowStateRow:
+        return WindowStateRow(
+            key=key,
+            accumulators=tuple([row[name] for name in self._accumulators]),
+            contents=[self._stored(record, key, row) for record in row["contents"] or ()],
+            trigger_state=from_json(row["trigger_state"]),
+            last_values=row["last_emitted"] if self._last else None,
+            **{name: row[name] for name in _SAME_NAMES},
+        )
 
     def _stored(self, record: NamedRow, key: tuple[Any, ...], row: NamedRow) -> Stored:
         value = _read(tables.WINDOW_STATE, "contents", record["value"], key=key, row=row)
@@ -101,20 +105,6 @@ class StateRows:
             raise _wrong(tables.WINDOW_STATE, "contents", value, key=key, row=row, allowed=allowed) from None
         position = (record["slice_start_ms"], record["rank"])
         return Stored(position, record["event_time_ms"], value, record["edge_id"])
-
-    def add_timers(self, rows: Iterable[NamedRow]) -> None:
-        keys = self._keys[tables.TIMERS]
-        for row in rows:
-            key = tuple([row[name] for name in keys])
-            self._timers.append(TimerRow(row["key_group"], key, _window(row), row["domain"], row["at_ms"]))
-
-    def add_user_state(self, rows: Iterable[NamedRow]) -> None:
-        keys = self._keys[tables.USER_STATE]
-        for row in rows:
-            key = tuple([row[name] for name in keys])
-            namespace = _window(row) if row["scope"] == "window" else ()
-            content = _read(tables.USER_STATE, "content", row["content"], key=key, row=row)
-            self._user_state.append(UserStateRow(row["key_group"], key, namespace, row["name"], row["kind"], content))
 
     def snapshot(self, beginning: Beginning) -> Snapshot:
         """Return the added rows as the state of an operator at the beginning of a chunk."""
@@ -127,13 +117,26 @@ class StateRows:
             user_state=self._user_state,
         )
 
-    def rows(self, snapshot: Snapshot) -> Iterator[Row]:
-        for window in snapshot.windows:
-            yield self._builders[tables.WINDOW_STATE].row(self._window_values(window))
-        for key_group, key, namespace, domain, at_ms in snapshot.timers:
-            yield self._builders[tables.TIMERS].row((*_columns(key), *namespace, domain, at_ms, key_group))
-        for state in snapshot.user_state:
-            yield self._builders[tables.USER_STATE].row(_user_values(state))
+    def rows(self, snapshot: Snapshot) -> dict[str, pa.Table]:
+        """Return the rows of a snapshot by checkpoint table. A table without rows is missing."""
+        values = {
+            tables.WINDOW_STATE: map(self._window_values, snapshot.windows),
+            tables.TIMERS: map(_timer_values, snapshot.timers),
+            tables.USER_STATE: map(_user_values, snapshot.user_state),
+        }
+        by_table = {name: list(rows) for name, rows in values.items()}
+        return {name: self._table(name, rows) for name, rows in by_table.items() if rows}
+
+    def _table(self, name: str, rows: Sequence[tuple[Any, ...]]) -> pa.Table:
+        table, given = self._tables[name], (*self._keys[name], *self._given[name])
+        kinds = table.columns()
+        if sorted(given) != sorted(kinds):
+            unmatched = ", ".join(sorted({*given} ^ kinds.keys())) or "given twice"
+            raise InvariantBroken(
+                f"a row of table {name} and the table differ in the columns {unmatched}; please report this"
+            )
+        columns = dict(zip(given, zip(*rows, strict=True), strict=True))
+        return pa.table({column: arrow_array(columns[column], arrow_type(node)) for column, node in kinds.items()})
 
     def _window_values(self, row: WindowStateRow) -> tuple[Any, ...]:
         contents = [_contents_row(stored) for stored in row.contents]
@@ -146,6 +149,10 @@ class StateRows:
             return values
         last = row.last_values
         return (*values, None if last is None else dict(zip(self._last, last, strict=True)))
+
+
+def _timer_values(row: TimerRow) -> tuple[Any, ...]:
+    return (*_columns(row.key), *row.namespace, row.domain, row.at_ms, row.key_group)
 
 
 def _user_values(state: UserStateRow) -> tuple[Any, ...]:
@@ -185,6 +192,23 @@ def _wrong(
     return wrong_value(table, column, row=named, stored=stored, allowed=allowed)
 
 
-def _window(row: NamedRow) -> Window:
+def _named_rows(table: Table, columns: pa.Table) -> Iterator[NamedRow]:
+    """Yield the rows of a table; `contents` has dicts, because its records are read by field name."""
+    names = tuple(table.columns())
+    values = [
+        column_values(columns[name]) if name == "contents" else plain_values(columns[name].combine_chunks())
+        for name in names
+    ]
+    for row in zip(*values, strict=True):
+        yield dict(zip(names, row, strict=True))
+
+
+def _user_state(key: tuple[Any, ...], row: NamedRow) -> UserStateRow:
+    namespace = _namespace(row) if row["scope"] == "window" else ()
+    content = _read(tables.USER_STATE, "content", row["content"], key=key, row=row)
+    return UserStateRow(row["key_group"], key, namespace, row["name"], row["kind"], content)
+
+
+def _namespace(row: NamedRow) -> Window:
     start_ms, end_ms = row["window_start_ms"], row["window_end_ms"]
     return GLOBAL_WINDOW if start_ms is None or end_ms is None else TimeWindow(start_ms, end_ms)

@@ -18,8 +18,6 @@ from windowlib.kernels.sessions.sessions import SessionWindows
 from windowlib.kernels.sliding import SlidingWindows
 from windowlib.kernels.tumbling import TumblingWindows
 from windowlib.kernels.windows import BlockOutcome, Frame, Windows
-from windowlib.records.records import Fate
-from windowlib.records.row_ids import IdSum
 from windowlib.triggers.wrappers import Purging
 from windowlib.windows.assigners import DynamicSession, Global, Session, Sliding, Tumbling
 from windowlib.windows.spec import WindowSpec
@@ -38,15 +36,13 @@ class KernelExecutor:
         self._steps_taken = 0
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = 0
-        self._fates: dict[Fate, IdSum] = {}
-        self._edges: dict[str, IdSum] = {}
+        self._outcome = BlockOutcome(self._frame)
 
     def restore(self, state: StateColumns) -> None:
         self._windows.restore(self._frame.checkpoint.restored(state))
 
     def process(self, records: pa.RecordBatch) -> Emission:
         """Process records. They wait until there are enough of them for a block."""
-        outcome = BlockOutcome(self._frame)
         block_max, start = self._plan.records_per_block, 0
         while start < records.num_rows:
             part = records.slice(start, block_max - self._waiting_rows)
@@ -54,8 +50,8 @@ class KernelExecutor:
             self._waiting_rows += part.num_rows
             start += part.num_rows
             if self._waiting_rows == block_max:
-                self._process_waiting(outcome, is_slice_end=False)
-        return self._counted(outcome)
+                self._process_waiting(is_slice_end=False)
+        return self._outcome.take_rows()
 
     def merge(self, partials: pa.RecordBatch) -> None:
         """Add partials of the current slice."""
@@ -66,17 +62,14 @@ class KernelExecutor:
         watermark_ms = self._frame.clock.after(self._steps_taken)
         if not windows.slices.are_before_end(merged.number, watermark_ms).all():
             raise InvariantBroken(f"a partial's window has ended at the watermark {watermark_ms}; please report this")
-        outcome = BlockOutcome(self._frame)
         self._frame.touched.add(merged.key_code)
-        windows.merge(merged, outcome)
-        self._counted(outcome)
+        windows.merge(merged, self._outcome)
 
     def end_slice(self) -> Emission:
         """Process the records that wait, take the remaining steps of the slice, and begin the next slice."""
-        outcome = BlockOutcome(self._frame)
-        self._process_waiting(outcome, is_slice_end=True)
+        self._process_waiting(is_slice_end=True)
         self._slice = next(self._slices, self._slice)
-        return self._counted(outcome)
+        return self._outcome.take_rows()
 
     def state(self, keys: Int64s | None = None) -> StateColumns:
         watermark_ms, opened = self._frame.clock.after(self._steps_taken), self._windows.open()
@@ -93,12 +86,9 @@ class KernelExecutor:
         return self._frame.checkpoint.key_numbers(rows)
 
     def take_tallies(self) -> BucketTallies:
-        edges = {term: ids for term, ids in sorted(self._edges.items()) if ids.count}
-        fates = {fate: self._fates.get(fate, IdSum()) for fate in Fate}
-        self._fates, self._edges = {}, {}
-        return BucketTallies(fates=fates, edges=edges)
+        return self._outcome.take_tallies()
 
-    def _process_waiting(self, outcome: BlockOutcome, *, is_slice_end: bool) -> None:
+    def _process_waiting(self, *, is_slice_end: bool) -> None:
         batch = self._batch()
         if self._frame.spec.assigner.is_event_time:
             check_times(batch.column("event_time_ms"))
@@ -111,7 +101,7 @@ class KernelExecutor:
             until_step = self._plan.steps.slice_ends[self._slice.slice_no]
         elif len(block):
             until_step = int(block.steps_before[-1])
-        self._windows.process(block, until_step, outcome)
+        self._windows.process(block, until_step, self._outcome)
         self._steps_taken = until_step
 
     def _batch(self) -> pa.RecordBatch:
@@ -119,13 +109,6 @@ class KernelExecutor:
         if not waiting:
             return _no_records(self._plan)
         return waiting[0] if len(waiting) == 1 else pa.concat_batches(waiting)
-
-    def _counted(self, outcome: BlockOutcome) -> Emission:
-        for fate, ids in outcome.fates.items():
-            self._fates.setdefault(fate, IdSum()).merge(ids)
-        for term, ids in outcome.edges.items():
-            self._edges.setdefault(term, IdSum()).merge(ids)
-        return {name: pa.concat_tables(parts) for name, parts in outcome.rows.items()}
 
 
 def frame_of(plan: BucketPlan) -> Frame:

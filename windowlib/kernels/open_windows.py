@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 
 from windowlib.bounds import MAX_TIME_MS
-from windowlib.columnar.arrow import arrow_type, int64s
+from windowlib.columnar.arrow import int64s
 from windowlib.columnar.plan import BucketPlan
 from windowlib.kernels.aggregates.column_aggregate import AnyAggregate, Bools, Int64s
 from windowlib.kernels.block import added
 from windowlib.kernels.edges import EdgeColumns
 from windowlib.kernels.keys import KeyTable
-from windowlib.kernels.panes import Constants, arrow_column
+from windowlib.kernels.panes import TableColumns
 from windowlib.keyed.state_rules import ONE_ROW, wrong_value
 from windowlib.keyed.timers import EVENT, KeyGroupRange
 from windowlib.records import tables
@@ -112,12 +112,7 @@ class CheckpointColumns:
         self._lateness_ms = lateness_ms
         self._max_parallelism = plan.max_parallelism
         self._states = [f"acc_{name}" for name in plan.accumulators]
-        self._kinds = {
-            name: {column: arrow_type(node) for column, node in plan.table(name).columns().items()}
-            for name in (tables.WINDOW_STATE, tables.TIMERS)
-        }
-        self._key_names = plan.table(tables.WINDOW_STATE).keys
-        self._constants = Constants()
+        self._rows = TableColumns(plan, keys, (tables.WINDOW_STATE, tables.TIMERS))
 
     def rows(self, opened: OpenWindows, watermark_ms: int) -> dict[str, pa.Table]:
         """Return the rows of the checkpoint at this watermark. A table without rows is missing."""
@@ -162,7 +157,7 @@ class CheckpointColumns:
         )
 
     def key_numbers(self, rows: pa.Table) -> Int64s:
-        return self._keys.encode([rows[name].combine_chunks() for name in self._key_names], rows.num_rows)
+        return self._keys.encode([rows[name].combine_chunks() for name in self._rows.key_names], rows.num_rows)
 
     def _check(self, columns: Mapping[str, pa.Array], key_code: Int64s, bounds: tuple[Int64s, Int64s]) -> None:
         groups, stored = self._keys.groups(key_code), int64s(columns["key_group"])
@@ -181,8 +176,6 @@ class CheckpointColumns:
 
     def _window_rows(self, opened: OpenWindows) -> pa.Table:
         count = len(opened)
-        kinds = self._kinds[tables.WINDOW_STATE]
-        constant = self._constants.column
         has_bounds = self._lateness_ms is not None
         bounds = {
             "window_start_ms": opened.start_ms,
@@ -192,29 +185,28 @@ class CheckpointColumns:
         }
         states = zip(self._states, self._aggregates, opened.states, strict=True)
         columns = {
-            **self._key_columns(tables.WINDOW_STATE, opened.key_code),
+            **self._rows.key_columns(tables.WINDOW_STATE, opened.key_code),
             **{name: bound if has_bounds else pa.nulls(count, pa.int64()) for name, bound in bounds.items()},
             **{name: aggregate.to_columns(state) for name, aggregate, state in states},
-            "contents": _empty_lists(kinds["contents"], count),
+            "contents": _empty_lists(self._rows.kinds[tables.WINDOW_STATE]["contents"], count),
             "trigger_state": _trigger_states(opened.trigger_count),
             "record_count": opened.edges.count,
             **_edge_columns(opened),
             "pane_index": opened.pane_index,
             "nonspeculative_count": opened.nonspeculative_count,
-            "last_count": constant(value=0, kind=pa.int64(), count=count),
+            "last_count": 0,
             "is_complete": opened.is_complete,
-            "is_cleanup_silent": constant(value=False, kind=pa.bool_(), count=count),
-            "is_orphan": constant(value=False, kind=pa.bool_(), count=count),
+            "is_cleanup_silent": False,
+            "is_orphan": False,
             "key_group": self._keys.groups(opened.key_code),
         }
-        return pa.table([arrow_column(columns[name], kind) for name, kind in kinds.items()], names=list(kinds))
+        return self._rows.table(tables.WINDOW_STATE, columns, count)
 
     def _timer_rows(self, opened: OpenWindows, watermark_ms: int) -> pa.Table:
         """Return the timers: each window's cleanup timer, and its end timer while the watermark is before the end.
 
         A window has no cleanup timer at MAX_TIME_MS. At a common instant, the cleanup timer is also the end timer.
         """
-        kinds = self._kinds[tables.TIMERS]
         places, instants = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
         if self._lateness_ms is not None:
             complete_ms = opened.end_ms - 1
@@ -226,18 +218,14 @@ class CheckpointColumns:
             instants = np.concatenate([cleanup_ms[at_cleanup], complete_ms[at_end]])
         key_code = opened.key_code[places]
         columns = {
-            **self._key_columns(tables.TIMERS, key_code),
+            **self._rows.key_columns(tables.TIMERS, key_code),
             "window_start_ms": opened.start_ms[places],
             "window_end_ms": opened.end_ms[places],
-            "domain": self._constants.column(EVENT, pa.string(), len(places)),
+            "domain": EVENT,
             "at_ms": instants,
             "key_group": self._keys.groups(key_code),
         }
-        return pa.table([arrow_column(columns[name], kind) for name, kind in kinds.items()], names=list(kinds))
-
-    def _key_columns(self, table: str, key_code: Int64s) -> dict[str, pa.Array]:
-        kinds = [self._kinds[table][name] for name in self._key_names]
-        return dict(zip(self._key_names, self._keys.columns(key_code, kinds), strict=True))
+        return self._rows.table(tables.TIMERS, columns, len(places))
 
 
 def _edge_columns(opened: OpenWindows) -> dict[str, Int64s]:

@@ -64,38 +64,64 @@ class Misses:
     missed_all: Bools
 
 
+class TableColumns:
+    """Makes rows of a pipeline's tables from columns: arrays, or an int or text that is the value of all rows.
+
+    A column with one value is a slice of the longest one so far.
+    """
+
+    def __init__(self, plan: BucketPlan, keys: KeyTable, names: Sequence[str]) -> None:
+        """Prepare for the tables with these names."""
+        self._keys = keys
+        self.kinds = {
+            name: {column: arrow_type(node) for column, node in plan.table(name).columns().items()} for name in names
+        }
+        self.key_names = plan.table(names[0]).keys
+        self._longest: dict[tuple[Any, pa.DataType], pa.Array] = {}
+
+    def key_columns(self, table: str, key_code: Int64s) -> dict[str, Any]:
+        kinds = [self.kinds[table][name] for name in self.key_names]
+        return dict(zip(self.key_names, self._keys.columns(key_code, kinds), strict=True))
+
+    def table(self, name: str, values: Mapping[str, Any], count: int) -> pa.Table:
+        """Return `count` rows of a table. `values` has its columns, in any order."""
+        kinds = self.kinds[name].items()
+        return pa.table({column: self._column(values[column], kind, count) for column, kind in kinds})
+
+    def _column(self, values: Any, kind: pa.DataType, count: int) -> pa.Array:  # noqa: ANN401 - see the class
+        if not isinstance(values, int | str):
+            return _arrow_column(values, kind)
+        place = (values, kind)
+        column = self._longest.get(place)
+        if column is None or len(column) < count:
+            column = self._longest[place] = pa.repeat(pa.scalar(values, kind), count)
+        return column.slice(0, count)
+
+
 class OutputColumns:
     """Turns columns into rows of the output tables of one pipeline."""
 
     def __init__(self, plan: BucketPlan, keys: KeyTable, mode: Mode) -> None:
-        self._keys = keys
         self._mode = mode
         self._outputs = plan.outputs
-        self._kinds = {
-            name: {column: arrow_type(node) for column, node in plan.table(name).columns().items()}
-            for name in (tables.WINDOW_OUTPUTS, tables.LATE_RECORDS, tables.UNASSIGNED_RECORDS)
-        }
-        self._key_names = plan.table(tables.WINDOW_OUTPUTS).keys
-        self._constants = Constants()
+        self._rows = TableColumns(plan, keys, (tables.WINDOW_OUTPUTS, tables.LATE_RECORDS, tables.UNASSIGNED_RECORDS))
 
     def panes(self, panes: Panes) -> pa.Table:
         count = len(panes)
-        kinds = self._kinds[tables.WINDOW_OUTPUTS]
-        constant = self._constants.column
+        kinds = self._rows.kinds[tables.WINDOW_OUTPUTS]
         kind: PaneKind = "superseded" if panes.results is None else "result"
-        key_types = [kinds[name] for name in self._key_names]
         results = panes.results or [pa.nulls(count, kinds[name]) for name in self._outputs]
         is_first: Any = panes.pane_index == 0 if panes.results is not None else False
         columns: dict[str, Any] = {
-            **dict(zip(self._key_names, self._keys.columns(panes.key_code, key_types), strict=True)),
+            **self._rows.key_columns(tables.WINDOW_OUTPUTS, panes.key_code),
             "window_start": _instants(panes.start_ms, count),
             "window_end": _instants(panes.end_ms, count),
             "pane_index": panes.pane_index,
-            "timing": self._timings(panes.timing, count),
+            "timing": _timings(panes.timing),
             "is_first": is_first,
             "is_last": panes.is_last,
-            "mode": constant(self._mode, pa.string(), count),
-            "kind": constant(kind, pa.string(), count),
+            "mode": self._mode,
+            "kind": kind,
             "record_count": panes.record_count,
             **dict(zip(self._outputs, results, strict=True)),
             "nonspeculative_index": panes.nonspeculative_index,
@@ -103,12 +129,12 @@ class OutputColumns:
             "watermark_ms": panes.watermark_ms,
             "fired_rank": panes.fired_rank,
         }
-        return self._table(tables.WINDOW_OUTPUTS, columns, count)
+        return self._rows.table(tables.WINDOW_OUTPUTS, columns, count)
 
     def late(self, block: RecordBlock, misses: Misses) -> pa.Table:
         rows = misses.rows
         watermark_ms = block.watermark_ms[rows]
-        kind = self._kinds[tables.LATE_RECORDS]["missed_windows"]
+        kind = self._rows.kinds[tables.LATE_RECORDS]["missed_windows"]
         bounds = [pa.array(instants * US_PER_MS).cast(field.type) for instants, field in
                   zip((misses.start_ms, misses.end_ms), kind.value_type, strict=True)]  # fmt: skip
         missed = pa.StructArray.from_arrays(bounds, fields=list(kind.value_type))
@@ -118,46 +144,25 @@ class OutputColumns:
             "missed_all": misses.missed_all,
             "watermark_ms": watermark_ms,
             "late_by_ms": latenesses_ms(watermark_ms, misses.late_from_ms),
-            "reason": self._constants.column(PAST_CLEANUP, pa.string(), len(rows)),
+            "reason": PAST_CLEANUP,
         }
-        return self._table(tables.LATE_RECORDS, columns, len(rows))
+        return self._rows.table(tables.LATE_RECORDS, columns, len(rows))
 
     def unassigned(self, block: RecordBlock, rows: Int64s) -> pa.Table:
         """Return rows of `unassigned_records` for these records of a block."""
         columns = {**_record_columns(block, rows), "watermark_ms": block.watermark_ms[rows]}
-        return self._table(tables.UNASSIGNED_RECORDS, columns, len(rows))
-
-    def _timings(self, timing: Any, count: int) -> pa.Array:  # noqa: ANN401 - an array or an int
-        if isinstance(timing, int):
-            return self._constants.column(TIMINGS[timing], pa.string(), count)
-        if count and (timing == timing[0]).all():
-            return self._constants.column(TIMINGS[int(timing[0])], pa.string(), count)
-        return pa.array(TIMINGS, pa.string()).take(pa.array(timing, pa.int64()))
-
-    def _table(self, name: str, values: Mapping[str, Any], count: int) -> pa.Table:
-        kinds = self._kinds[name]
-        columns = [self._column(values[column], kind, count) for column, kind in kinds.items()]
-        return pa.table(columns, names=list(kinds))
-
-    def _column(self, values: Any, kind: pa.DataType, count: int) -> pa.Array:  # noqa: ANN401 - see Panes
-        return self._constants.column(values, kind, count) if isinstance(values, int) else arrow_column(values, kind)
+        return self._rows.table(tables.UNASSIGNED_RECORDS, columns, len(rows))
 
 
-class Constants:
-    """Arrow columns with one value in all rows. A column is a slice of the longest one so far."""
-
-    def __init__(self) -> None:
-        self._longest: dict[tuple[Any, pa.DataType], pa.Array] = {}
-
-    def column(self, value: str | int, kind: pa.DataType, count: int) -> pa.Array:
-        place = (value, kind)
-        column = self._longest.get(place)
-        if column is None or len(column) < count:
-            column = self._longest[place] = pa.repeat(pa.scalar(value, kind), count)
-        return column.slice(0, count)
+def _timings(timing: Int64s | int) -> pa.Array | str:
+    if isinstance(timing, int):
+        return TIMINGS[timing]
+    if len(timing) and (timing == timing[0]).all():
+        return TIMINGS[int(timing[0])]
+    return pa.array(TIMINGS, pa.string()).take(pa.array(timing, pa.int64()))
 
 
-def arrow_column(values: Any, kind: pa.DataType) -> pa.Array:  # noqa: ANN401 - a numpy or Arrow array
+def _arrow_column(values: Any, kind: pa.DataType) -> pa.Array:  # noqa: ANN401 - a numpy or Arrow array
     """Return an array as an Arrow column of a table's type."""
     column = values if isinstance(values, pa.Array) else pa.array(values)
     if column.type == kind:

@@ -24,7 +24,7 @@ from windowlib.kernels.edges import EdgeColumns
 from windowlib.kernels.keys import KeyTable, feed_type
 from windowlib.kernels.record_groups import CellGrid, GroupColumns, RecordGroups, in_cells, sorted_groups
 from windowlib.kernels.slices_of_time import SlicesOfTime
-from windowlib.kernels.windows import Partials
+from windowlib.kernels.windows import SliceContents
 from windowlib.keyed.operator_protocol import OperatorSpec
 from windowlib.windows.assigners import Sliding, Tumbling
 from windowlib.windows.spec import WindowSpec
@@ -85,12 +85,12 @@ class PartialRows:
             }
         )
 
-    def partials(self, rows: pa.RecordBatch) -> Partials:
+    def partials(self, rows: pa.RecordBatch) -> SliceContents:
         """Return the partials of rows."""
         keys = [name for name in rows.schema.names if name.startswith("k")]
         edges = (rows.column(name).to_numpy() for name in ("count", "xor", "sum"))
         states = (form.from_columns(rows.column(f"s{place}")) for place, form in enumerate(self._aggregates))
-        return Partials(
+        return SliceContents(
             key_code=self._keys.encode([rows.column(name) for name in keys], rows.num_rows),
             number=rows.column("number").to_numpy(),
             edges=EdgeColumns(*edges),

@@ -23,23 +23,10 @@ from windowlib.kernels.grouping import PairCodes, expanded, sorted_rows, starts_
 from windowlib.kernels.open_windows import OpenWindows
 from windowlib.kernels.panes import Misses
 from windowlib.kernels.slices_of_time import SlicesOfTime
-from windowlib.kernels.windows import BlockOutcome, Frame, Partials
+from windowlib.kernels.windows import BlockOutcome, Frame, SliceContents
 from windowlib.records.row_ids import IdSum
 from windowlib.records.tallies import FIRED, NEW
 from windowlib.windows.assigners import Sliding
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Slices:
-    """The contents of slices of time, ordered by (key number, slice number)."""
-
-    key_code: Int64s
-    number: Int64s
-    edges: EdgeColumns
-    states: tuple[Any, ...]
-
-    def __len__(self) -> int:
-        return len(self.number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +63,9 @@ class SlidingWindows:
         self._completed = CompletedWindows(frame, assigner.size_ms, assigner.slide_ms)
         self._ended = self._last_ended(frame.plan.beginning.watermark_ms)
         """The greatest number of a window whose end the watermark has reached."""
-        self._slices = self._no_slices()
+        nothing = np.zeros(0, dtype=np.int64)
+        self._slices = SliceContents(key_code=nothing, number=nothing, edges=EdgeColumns.none(0), states=frame.empty(0))
+        """The contents of windows before their end, ordered by (key number, slice number)."""
         self._alone = OpenWindows.none(frame.aggregates)
         """Contents of windows before their end that are not in slices: of a checkpoint, and of exceptional records."""
 
@@ -93,13 +82,12 @@ class SlidingWindows:
             pending = self._frame.one_per_window(OpenWindows.concat([pending, *opened], aggregates))
         return OpenWindows.concat([pending, self._completed.windows], aggregates)
 
-    def merge(self, partials: Partials, outcome: BlockOutcome) -> None:
+    def merge(self, partials: SliceContents, outcome: BlockOutcome) -> None:
         """Add partials of slices of time, whose windows are all before their end."""
         outcome.add_assigned(partials.edges.sum())
         spans = self._windows_at(partials.number * self._slice_ms + self._offset_ms)
         outcome.add_edges(NEW, _repeated(partials.edges, spans.high - spans.low + 1))
-        new = _Slices(key_code=partials.key_code, number=partials.number, edges=partials.edges, states=partials.states)
-        self._slices = self._joined(self._slices, new)
+        self._slices = self._joined(self._slices, partials)
 
     def process(self, block: RecordBlock, until_step: int, outcome: BlockOutcome) -> None:
         spans = self._windows_at(block.event_time_ms)
@@ -196,7 +184,7 @@ class SlidingWindows:
         starts = starts_of(codes)
         leaders = order[starts]
         chosen = order if isinstance(rows, slice) else rows[order]
-        new = _Slices(
+        new = SliceContents(
             key_code=key_code[leaders],
             number=number[leaders],
             edges=EdgeColumns.of_groups(block.record_hash[chosen], starts),
@@ -204,7 +192,7 @@ class SlidingWindows:
         )
         self._slices = self._joined(self._slices, new) if len(self._slices) else new
 
-    def _joined(self, left: _Slices, right: _Slices) -> _Slices:
+    def _joined(self, left: SliceContents, right: SliceContents) -> SliceContents:
         frame = self._frame
         key_code = np.concatenate([left.key_code, right.key_code])
         number = np.concatenate([left.number, right.number])
@@ -216,9 +204,9 @@ class SlidingWindows:
             edges = edges.grouped(starts)
             states = frame.regrouped(states, starts)
             order = order[starts]
-        return _Slices(key_code=key_code[order], number=number[order], edges=edges, states=states)
+        return SliceContents(key_code=key_code[order], number=number[order], edges=edges, states=states)
 
-    def _numbers(self, slices: _Slices) -> _Spans:
+    def _numbers(self, slices: SliceContents) -> _Spans:
         spans = self._windows_at(slices.number * self._slice_ms + self._offset_ms)
         return _Spans(np.maximum(spans.low, self._ended + 1), spans.high)
 
@@ -286,7 +274,7 @@ class SlidingWindows:
             self._alone = frame.one_per_window(OpenWindows.concat(joined, frame.aggregates))
         self._fire_alone(ended, slice_start_ms, outcome)
         kept = np.flatnonzero(self._windows_at(slices.number * self._slice_ms + self._offset_ms).high > ended)
-        self._slices = _Slices(
+        self._slices = SliceContents(
             key_code=slices.key_code[kept],
             number=slices.number[kept],
             edges=slices.edges.take(kept),
@@ -339,10 +327,6 @@ class SlidingWindows:
                 slice_start_ms=slice_start_ms,
                 outcome=outcome,
             )
-
-    def _no_slices(self) -> _Slices:
-        nothing = np.zeros(0, dtype=np.int64)
-        return _Slices(key_code=nothing, number=nothing, edges=EdgeColumns.none(0), states=self._frame.empty(0))
 
 
 def _repeated(edges: EdgeColumns, times: Int64s) -> IdSum:

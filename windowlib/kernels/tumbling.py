@@ -11,7 +11,7 @@ from windowlib.kernels.open_windows import OpenWindows
 from windowlib.kernels.panes import Misses
 from windowlib.kernels.record_groups import CELLS_MAX, RecordGroups, grouped
 from windowlib.kernels.slices_of_time import SlicesOfTime
-from windowlib.kernels.windows import BlockOutcome, Frame, Partials
+from windowlib.kernels.windows import BlockOutcome, Frame, SliceContents
 from windowlib.records.tallies import FIRED, NEW
 from windowlib.windows.assigners import Tumbling
 
@@ -42,7 +42,7 @@ class TumblingWindows:
     def open(self) -> OpenWindows:
         return OpenWindows.concat([self._pending, self._completed.windows], self._frame.aggregates)
 
-    def merge(self, partials: Partials, outcome: BlockOutcome) -> None:
+    def merge(self, partials: SliceContents, outcome: BlockOutcome) -> None:
         entered = partials.edges.sum()
         outcome.add_assigned(entered)
         outcome.add_edges(NEW, entered)

@@ -94,8 +94,8 @@ class Frame:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Partials:
-    """Records that were combined before (partials). Element i has those of one key in one slice of time.
+class SliceContents:
+    """Records that are combined by key and slice of time. Element i has those of one key in one slice.
 
     `number` is the number of the slice of time, `edges` the tally of the records.
     """
@@ -105,15 +105,30 @@ class Partials:
     edges: EdgeColumns
     states: tuple[Any, ...]
 
+    def __len__(self) -> int:
+        return len(self.number)
+
 
 @dataclass(slots=True)
 class BlockOutcome:
-    """What a block and its steps caused: rows by table, fates, and edges by term of the audit."""
+    """What blocks and their steps caused: rows by table, fates, and edges by term of the audit."""
 
     frame: Frame
     rows: dict[str, list[pa.Table]] = field(default_factory=dict)
     fates: dict[Fate, IdSum] = field(default_factory=dict)
     edges: dict[str, IdSum] = field(default_factory=dict)
+
+    def take_rows(self) -> Emission:
+        """Return the rows since the last call."""
+        rows, self.rows = self.rows, {}
+        return {name: pa.concat_tables(parts) for name, parts in rows.items()}
+
+    def take_tallies(self) -> BucketTallies:
+        """Return the tallies since the last call."""
+        edges = {term: ids for term, ids in sorted(self.edges.items()) if ids.count}
+        fates = {fate: self.fates.get(fate, IdSum()) for fate in Fate}
+        self.fates, self.edges = {}, {}
+        return BucketTallies(fates=fates, edges=edges)
 
     def add_rows(self, emission: Emission) -> None:
         for name, rows in emission.items():

@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.fuzzing import chances
 from tests.support.plain_hashes import in_disguise, plain_fold, plain_row, random_kind, random_value
+from tests.support.plain_rows import arrow_rows, named_rows
 from windowlib.columnar.arrow import arrow_type
 from windowlib.columnar.executor import arrow_columns
 from windowlib.columnar.row_identity import RowIdentity
@@ -29,7 +30,7 @@ def table_of(kinds: Mapping[str, Node]) -> Table:
 def test_an_output_may_have_the_name_of_the_record_of_side_tables() -> None:
     table = tables.window_outputs({}, {"record": "long"})
     assert "record" in arrow_columns(table)
-    assert len(RowIdentity(table).arrays([])) == len(table.columns())
+    assert arrow_rows(table, []).keys() == table.columns().keys()
     late = tables.late_records("string")
     assert {*late.columns()} - {*arrow_columns(late)} == {"record"}
 
@@ -41,7 +42,7 @@ def test_a_row_has_the_same_id_when_it_is_emitted_and_when_it_is_read() -> None:
         table = table_of(kinds)
         rows = [(*(random_value(rng, kind) for kind in kinds.values()), rank) for rank in range(rng.randrange(1, 9))]
         identity = RowIdentity(table, block=rng.choice([1, 2, 1000]))
-        emitted, ids = identity.identified(pa.table(identity.arrays(rows), names=list(table.columns())))
+        emitted, ids = identity.identified(pa.table(arrow_rows(table, rows)))
         assert emitted["row_id"].to_pylist() == [
             plain_row(table.name, dict(zip(kinds, row, strict=False)), kinds) for row in rows
         ]
@@ -86,7 +87,7 @@ def test_a_column_without_values_or_items_gives_the_same_ids() -> None:
 def test_a_row_without_an_id_or_check_is_damaged() -> None:
     table = table_of({"k": "string"})
     identity = RowIdentity(table)
-    rows, _ = identity.identified(pa.table(identity.arrays([("a", 1), ("b", 2)]), names=list(table.columns())))
+    rows, _ = identity.identified(pa.table(arrow_rows(table, [("a", 1), ("b", 2)])))
     columns = {name: rows[name] for name in rows.column_names}
     for name in ("row_id", "row_check"):
         half = pa.array([rows[name][0].as_py(), None])
@@ -100,10 +101,7 @@ def test_one_row_of_plain_values_has_the_id_that_it_has_in_a_column() -> None:
         for table in (tables.watermarks(), tables.tallies(), tables.quality_results()):
             rows = [{name: random_value(rng, kind) for name, kind in table.content.items()} for _ in range(3)]
             identity = RowIdentity(table)
-            arrays = identity.arrays([tuple(row[name] for name in table.columns()) for row in rows])
-            assert identity.ids(dict(zip(table.columns(), arrays, strict=True))).tolist() == [
-                content_id(table, row) for row in rows
-            ]
+            assert identity.ids(named_rows(table, rows)).tolist() == [content_id(table, row) for row in rows]
 
 
 def test_the_id_of_a_state_depends_on_the_order_of_positions_and_its_check_on_the_positions() -> None:
@@ -112,8 +110,7 @@ def test_the_id_of_a_state_depends_on_the_order_of_positions_and_its_check_on_th
         table = tables.window_state({"k": "string"}, ACCUMULATORS)
         rows = [_state_row(table, rng) for _ in range(rng.randrange(1, 12))]
         identity = RowIdentity(table)
-        arrays = identity.arrays([tuple(row[name] for name in table.columns()) for row in rows])
-        columns = dict(zip(table.columns(), arrays, strict=True))
+        columns = named_rows(table, rows)
         ids = identity.ids(columns)
         assert ids.tolist() == [plain_row(table.name, row, table.content) for row in _replaced(rows)]
         kinds = {name: table.columns()[name] for name in ("key_group", "acc_one", "acc_all", "contents")}

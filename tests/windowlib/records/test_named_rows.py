@@ -1,32 +1,8 @@
-"""Rows built by column name: the order of a table's columns does not matter to the caller."""
+"""The ids of rows of plain values."""
 
-import pytest
-
-from windowlib.errors import InvariantBroken
 from windowlib.records import tables
-from windowlib.records.named_rows import RowBuilder, content_id, tally_content
+from windowlib.records.named_rows import content_id, tally_content
 from windowlib.records.row_ids import IdSum
-
-TIMERS = tables.timers({"k": "string"})
-VALUES = {"at_ms": 4, "domain": "event", "k": "a", "key_group": 7, "window_end_ms": 5, "window_start_ms": 0}
-
-
-def test_a_row_is_in_the_order_of_the_tables_columns() -> None:
-    for names in (tuple(VALUES), tuple(reversed(VALUES))):
-        name, row = RowBuilder(TIMERS, names).row(tuple(VALUES[name] for name in names))
-        assert (name, dict(zip(TIMERS.columns(), row, strict=True))) == ("timers", VALUES)
-
-
-@pytest.mark.parametrize("names", [[*VALUES, "other"], [name for name in VALUES if name != "k"], [*VALUES, "k"]])
-def test_names_that_are_not_the_tables_columns_are_refused(names: list[str]) -> None:
-    with pytest.raises(InvariantBroken, match="table timers"):
-        RowBuilder(TIMERS, names)
-
-
-@pytest.mark.parametrize("count", [5, 7])
-def test_too_few_or_too_many_values_are_refused(count: int) -> None:
-    with pytest.raises(InvariantBroken, match=f"{count} values for 6 columns"):
-        RowBuilder(TIMERS, VALUES).row((1,) * count)
 
 
 def test_the_id_of_content_depends_on_names_and_not_on_their_order() -> None:

@@ -59,20 +59,8 @@ class Members(NamedTuple):
         return Members(self.windows.take(places, aggregates), self.group_of[places], self.run_of[places])
 
 
-@dataclass(frozen=True, slots=True)
-class _Fired:
-    """Panes of one kind, as columns that are concatenated at the end. Superseded panes have no states."""
-
-    key_code: Int64s
-    start_ms: Int64s
-    end_ms: Int64s
-    record_count: Int64s
-    pane_index: Int64s
-    nonspeculative_index: Int64s
-    timing: Int64s
-    is_last: Bools
-    watermark_ms: Int64s
-    fired_rank: Int64s
+_Columns = dict[str, Any]
+"""Panes of one kind as the columns of `Panes`. The columns of all rounds are concatenated at the end."""
 
 
 class Rounds:
@@ -84,9 +72,9 @@ class Rounds:
         self._block = block
         self._search = search
         self._outcome = outcome
-        self._results: list[_Fired] = []
+        self._results: list[_Columns] = []
         self._states: list[tuple[Any, ...]] = []
-        self._superseded: list[_Fired] = []
+        self._superseded: list[_Columns] = []
 
     def run(self, members: Members, arrivals: Arrivals) -> Members:
         """Process records and return the sessions after them. Firings after a group's last record are left out.
@@ -195,18 +183,18 @@ class Rounds:
         if not len(places):
             return opened
         self._results.append(
-            _Fired(
-                key_code=opened.key_code[places],
-                start_ms=opened.start_ms[places],
-                end_ms=opened.end_ms[places],
-                record_count=opened.edges.count[places],
-                pane_index=opened.pane_index[places],
-                nonspeculative_index=opened.nonspeculative_count[places],
-                timing=np.where(opened.is_complete[places], LATE_CODE, ON_TIME_CODE),
-                is_last=is_last[places],
-                watermark_ms=watermark_ms[places],
-                fired_rank=fired_rank[places],
-            )
+            {
+                "key_code": opened.key_code[places],
+                "start_ms": opened.start_ms[places],
+                "end_ms": opened.end_ms[places],
+                "record_count": opened.edges.count[places],
+                "pane_index": opened.pane_index[places],
+                "nonspeculative_index": opened.nonspeculative_count[places],
+                "timing": np.where(opened.is_complete[places], LATE_CODE, ON_TIME_CODE),
+                "is_last": is_last[places],
+                "watermark_ms": watermark_ms[places],
+                "fired_rank": fired_rank[places],
+            }
         )
         self._states.append(self._frame.taken(opened.states, places))
         if self._frame.discards:
@@ -220,26 +208,26 @@ class Rounds:
             return
         records, is_complete = record_of[places], opened.is_complete[places]
         self._superseded.append(
-            _Fired(
-                key_code=opened.key_code[places],
-                start_ms=opened.start_ms[places],
-                end_ms=opened.end_ms[places],
-                record_count=np.zeros(len(places), dtype=np.int64),
-                pane_index=opened.pane_index[places],
-                nonspeculative_index=np.where(is_complete, opened.nonspeculative_count[places], -1),
-                timing=np.where(is_complete, LATE_CODE, EARLY_CODE),
-                is_last=np.ones(len(places), dtype=np.bool_),
-                watermark_ms=now.watermark_ms[records],
-                fired_rank=self._block.rank[now.rows[records]],
-            )
+            {
+                "key_code": opened.key_code[places],
+                "start_ms": opened.start_ms[places],
+                "end_ms": opened.end_ms[places],
+                "record_count": np.zeros(len(places), dtype=np.int64),
+                "pane_index": opened.pane_index[places],
+                "nonspeculative_index": np.where(is_complete, opened.nonspeculative_count[places], -1),
+                "timing": np.where(is_complete, LATE_CODE, EARLY_CODE),
+                "is_last": np.ones(len(places), dtype=np.bool_),
+                "watermark_ms": now.watermark_ms[records],
+                "fired_rank": self._block.rank[now.rows[records]],
+            }
         )
 
     def _emit(self) -> None:
         if self._superseded:
-            self._outcome.add_panes(Panes(results=None, **_columns(self._superseded)))
+            self._outcome.add_panes(Panes(results=None, **_joined_columns(self._superseded)))
         if self._results:
             results = self._frame.results(self._frame.joined(self._states))
-            self._outcome.add_panes(Panes(results=results, **_columns(self._results)))
+            self._outcome.add_panes(Panes(results=results, **_joined_columns(self._results)))
 
 
 def _meetings(opened: OpenWindows, run_of: Int64s, now: Arrivals, *, record_of: Int64s) -> tuple[Bools, Bools]:
@@ -256,5 +244,5 @@ def _meetings(opened: OpenWindows, run_of: Int64s, now: Arrivals, *, record_of: 
     return is_met, is_around
 
 
-def _columns(parts: Sequence[_Fired]) -> dict[str, Any]:
-    return {name: np.concatenate([getattr(part, name) for part in parts]) for name in _Fired.__slots__}
+def _joined_columns(parts: Sequence[_Columns]) -> _Columns:
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

@@ -1,7 +1,7 @@
 """Sessions of a block by column. windowlib.kernels.sessions.groups decides which records are together."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -11,7 +11,7 @@ from windowlib.bounds import MAX_TIME_MS, MIN_TIME_MS
 from windowlib.columnar.operator_executor import OperatorExecutor
 from windowlib.columnar.plan import BucketPlan
 from windowlib.columnar.watermark_steps import STEP_ARRAYS, Beginning, SliceRange, Steps
-from windowlib.kernels.aggregates.column_aggregate import Bools, Int64s
+from windowlib.kernels.aggregates.column_aggregate import Int64s
 from windowlib.kernels.block import RecordBlock, added
 from windowlib.kernels.open_windows import OpenWindows
 from windowlib.kernels.panes import ON_TIME_CODE, Misses, Panes
@@ -62,7 +62,11 @@ class SessionWindows:
         kept: list[OpenWindows] = []
         if len(resting):
             everything = np.arange(len(resting), dtype=np.int64)
-            kept.append(self._settled(resting, everything, block, search=search, outcome=outcome))
+            settled = settle(
+                self._frame, resting, everything,
+                search=search, slice_start_ms=block.slice_start_ms, outcome=outcome,
+            )  # fmt: skip
+            kept.append(settled.opened)
         if len(block):
             elements = self._elements(met, block)
             groups = group(elements)
@@ -94,17 +98,7 @@ class SessionWindows:
                 self._frame, sessions.windows, sessions.places,
                 search=search, slice_start_ms=grouped.block.slice_start_ms, outcome=outcome,
             )  # fmt: skip
-            opened = with_state_windows(grouped, settled.opened, sessions.group_of[settled.places])
-            yield marked(self._frame, opened, settled.has_fired)
-
-    def _settled(
-        self, windows: OpenWindows, places: Int64s, block: RecordBlock, *, search: StepSearch, outcome: BlockOutcome
-    ) -> OpenWindows:
-        """Settle sessions with state windows. Return those still open."""
-        settled = settle(
-            self._frame, windows, places, search=search, slice_start_ms=block.slice_start_ms, outcome=outcome
-        )
-        return marked(self._frame, settled.opened, settled.has_fired)
+            yield with_state_windows(grouped, settled.opened, sessions.group_of[settled.places])
 
     def _elements(self, opened: OpenWindows, block: RecordBlock) -> Elements:
         met = open_from_ms(block.watermark_ms, self._lateness_ms)
@@ -157,8 +151,7 @@ class SessionWindows:
         opened = grouped.opened.take(numbers[:first_record], self._frame.aggregates)
         rows = numbers[first_record:] - len(grouped.opened)
         self.delegated += len(rows)
-        steps = StepRange(search.first_step, search.until_step)
-        return delegate(self._frame, opened, grouped.block, rows=rows, steps=steps, outcome=outcome)
+        return delegate(self._frame, opened, grouped.block, rows=rows, search=search, outcome=outcome)
 
     def _in_rounds(
         self, grouped: Grouped, numbers: Int64s, owner: Int64s, *, search: StepSearch, outcome: BlockOutcome
@@ -173,8 +166,7 @@ class SessionWindows:
             self._frame, after.windows, everything,
             search=search, slice_start_ms=grouped.block.slice_start_ms, outcome=outcome,
         )  # fmt: skip
-        opened = with_state_windows(grouped, settled.opened, after.group_of[settled.places])
-        return marked(self._frame, opened, settled.has_fired)
+        return with_state_windows(grouped, settled.opened, after.group_of[settled.places])
 
 
 def _rounds(counts: Int64s, sizes: Int64s, *, round_cost: int) -> int:
@@ -196,14 +188,10 @@ def _count_entered(outcome: BlockOutcome, entered: IdSum) -> None:
 
 
 class Settled(NamedTuple):
-    """What settling leaves open: places of the windows, the windows at these places, and which of them have fired.
-
-    The windows do not have the marks of their pane yet (`windowlib.kernels.sessions.contents.marked`).
-    """
+    """What settling leaves open: places of the windows, and the windows at these places."""
 
     places: Int64s
     opened: OpenWindows
-    has_fired: Bools
 
 
 def settle(
@@ -235,7 +223,7 @@ def settle(
     frame.touched.add(windows.key_code[places[is_gone]])
     left = np.flatnonzero(~is_gone)
     opened = windows if len(left) == len(windows) else windows.take(places[left], frame.aggregates)
-    return Settled(left, opened, fires[left])
+    return Settled(left, marked(frame, opened, fires[left]))
 
 
 def _fire(
@@ -262,24 +250,16 @@ def _fire(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class StepRange:
-    """The steps of a chunk that a block takes: from `taken` up to and without `until`."""
-
-    taken: int
-    until: int
-
-
 def delegate(
-    frame: Frame, opened: OpenWindows, block: RecordBlock, *, rows: Int64s, steps: StepRange, outcome: BlockOutcome
+    frame: Frame, opened: OpenWindows, block: RecordBlock, *, rows: Int64s, search: StepSearch, outcome: BlockOutcome
 ) -> OpenWindows:
     """Run records of a block, and the open windows of their keys, through an operator. Return the windows still open.
 
     The kernels delegate what is rare and has many cases. `opened` are the open windows that the records can reach, and
-    `rows` the places of the records in the block, ascending.
+    `rows` the places of the records in the block, ascending. `search` has the steps that the block takes.
     """
-    executor = OperatorExecutor(_plan(frame, block.slice_start_ms, steps))
-    watermark_ms = frame.clock.after(steps.taken)
+    executor = OperatorExecutor(_plan(frame, block.slice_start_ms, search))
+    watermark_ms = frame.clock.after(search.first_step)
     executor.restore(frame.checkpoint.rows(opened, watermark_ms))
     if len(rows):
         outcome.add_rows(executor.process(_batch(frame, block, rows)))
@@ -289,17 +269,17 @@ def delegate(
     return frame.checkpoint.restored(executor.state())
 
 
-def _plan(frame: Frame, slice_start_ms: int, steps: StepRange) -> BucketPlan:
+def _plan(frame: Frame, slice_start_ms: int, search: StepSearch) -> BucketPlan:
     """Return the plan of a chunk with one slice: the steps of a block."""
-    plan = frame.plan
-    some = slice(steps.taken, steps.until)
+    plan, taken, until = frame.plan, search.first_step, search.until_step
+    some = slice(taken, until)
     columns: dict[str, Any] = {name: getattr(plan.steps, name)[some] for name in STEP_ARRAYS}
-    clock_ms = int(plan.steps.clock_ms[steps.taken - 1]) if steps.taken else plan.beginning.clock_ms
+    clock_ms = int(plan.steps.clock_ms[taken - 1]) if taken else plan.beginning.clock_ms
     return replace(
         plan,
         slices=(SliceRange(slice_no=0, start_ms=slice_start_ms, end_ms=slice_start_ms, end_sequence=0),),
-        steps=Steps(**columns, slice_ends=(steps.until - steps.taken,), ranges=plan.steps.ranges),
-        beginning=Beginning(watermark_ms=frame.clock.after(steps.taken), clock_ms=clock_ms),
+        steps=Steps(**columns, slice_ends=(until - taken,), ranges=plan.steps.ranges),
+        beginning=Beginning(watermark_ms=frame.clock.after(taken), clock_ms=clock_ms),
     )
 
 
