@@ -162,7 +162,7 @@ def _rewrites(facts: TableFacts) -> Iterator[Finding]:
             "name columns in log.order that order the records",
         )
     elif rewritten:
-        yield note("rewritten files", f"{counted(rewritten, 'file')}, with the row ids from before")
+        yield note("rewritten files", f"{counted(rewritten, 'file')}. OPTIMIZE keeps row ids while row tracking is on")
     vacuums = [commit for commit in facts.commits if commit.operation.startswith("VACUUM")]
     if vacuums:
         yield note("vacuum", f"ran, last in commit {vacuums[-1].version}: files of older versions are gone")

@@ -15,7 +15,14 @@ from jobs.lake.file_origins import CLONE, Origin, operation_of, origins_of, unor
 from jobs.lake.log_files import Entry, LogFiles, is_whole_uri, place_of
 from jobs.lake.log_version import DataFile, LogVersion
 from jobs.lake.pinned_files import AppendPlace, PinnedFile
-from jobs.lake.row_tracking import ROW_TRACKING, RowPlace, has_ids_of_creation, row_places, stored_versions
+from jobs.lake.row_tracking import (
+    ROW_TRACKING,
+    RowPlace,
+    has_first_name,
+    has_ids_of_creation,
+    row_places,
+    stored_versions,
+)
 from windowlib.errors import LogError
 
 BACKFILL_FILES: Final = 100_000
@@ -81,22 +88,30 @@ def unordered_slices(
     placed, doubts = _with_row_ids(log, files, log_files, live=live, order=order)
     for file in () if doubts is None else placed:
         slices.setdefault(file.slice_id, []).append(file)
-    return frozenset(name for name, own in slices.items() if doubts is not None and not doubts.has_order(own))
+    return frozenset(name for name, own in slices.items() if doubts is not None and not _has_order(doubts, own))
+
+
+def _has_order(doubts: "_Doubts | _NewIds", placed: Sequence[PinnedFile]) -> bool:
+    """Return whether the places of all of the files are known."""
+    try:
+        doubts.resolved(placed)
+    except LogError:
+        return False
+    return True
 
 
 def _with_row_ids(
     log: LogVersion, files: Sequence[PinnedFile], log_files: LogFiles, *, live: Sequence[DataFile], order: CommitOrder
-) -> "tuple[tuple[PinnedFile, ...], _Doubts | None]":
+) -> "tuple[tuple[PinnedFile, ...], _Doubts | _NewIds | None]":
     """Return files with the places of their row ids, and what resolves those that may be in no order, if any are."""
     is_tracked = _is_tracked_from_creation(log_files)
-    if not files or (is_tracked and not order.row_ids):
+    if not files or (is_tracked and not order.row_ids and has_first_name(log_files, log.configuration)):
         return tuple(files), None
     ids = row_places(log_files)
     placed = tuple(_with_ids(file, ids.get(place_of(log_files.root, file.path))) for file in files)
     if is_tracked:
-        if not has_ids_of_creation(log, log_files, live=live, ids=ids):
-            _refuse_new_ids(log, placed, log_files)
-        return placed, None
+        is_known = has_ids_of_creation(log, log_files, live=live, ids=ids)
+        return placed, None if is_known else _NewIds(log=log, files=log_files)
     versions = {file.path: place[1] for file in live if (place := ids.get(place_of(log_files.root, file.path)))}
     doubts = _Doubts(log=log, files=log_files, live=live, versions=versions, order=order)
     return placed, None if doubts.has_early_ids() else doubts
@@ -108,26 +123,33 @@ def _with_ids(file: PinnedFile, ids: RowPlace | None) -> PinnedFile:
     return replace(file, row_ids=ids, appended=AppendPlace(ids.commit_version, ids.base_row_id))
 
 
-def _refuse_new_ids(log: LogVersion, placed: Sequence[PinnedFile], log_files: LogFiles) -> None:
-    """Refuse files whose records were appended by other commits, and do not have their own ids.
+@dataclass(frozen=True, kw_only=True)
+class _NewIds:
+    """A log that was created with row tracking, and may have given new ids to records that other commits appended.
 
     OPTIMIZE, DELETE and UPDATE store no ids while row tracking is switched off (ALTER TABLE), and a table that has
     dropped the feature gives new ids to all files when row tracking is switched on again.
     """
-    for file in placed:
-        if file.appended is None:
-            continue
-        version, place = file.appended.commit, place_of(log_files.root, file.path)
-        origin = dict(origins_of(log_files, version)).get(place) if version in log_files.commits else None
-        if origin is None or (origin.add.get("dataChange", True) and origin.operation not in _COPIES):
-            continue
-        if stored_versions(log, place, version) is None:
-            raise _unknown(
-                log,
-                file,
-                f"row tracking was switched off once, and commit {version} ({origin.operation}) gave new row ids to "
-                f"the records of file {file.path}",
-            )
+
+    log: LogVersion
+    files: LogFiles
+
+    def resolved(self, placed: Sequence[PinnedFile]) -> tuple[PinnedFile, ...]:
+        """Return the files. Raises LogError: the records of a file have new ids."""
+        for file in placed:
+            version = -1 if file.appended is None else file.appended.commit
+            place = place_of(self.files.root, file.path)
+            origin = dict(origins_of(self.files, version)).get(place) if version in self.files.commits else None
+            if origin is None or (origin.add.get("dataChange", True) and origin.operation not in _COPIES):
+                continue
+            if stored_versions(self.log, place, version) is None:
+                raise _unknown(
+                    self.log,
+                    file,
+                    f"row tracking was switched off once, and commit {version} ({origin.operation}) gave new row ids "
+                    f"to the records of file {file.path}",
+                )
+        return tuple(placed)
 
 
 def _unknown(log: LogVersion, file: PinnedFile, why: str) -> LogError:
@@ -239,14 +261,6 @@ class _Doubts:
             if file.path in spans:
                 self._refuse_mixed(file, spans[file.path], lowest=lowest)
         return tuple(file if file.path in spans else self._resolved(file) for file in placed)
-
-    def has_order(self, placed: Sequence[PinnedFile]) -> bool:
-        """Return whether the places of all of the files are known."""
-        try:
-            self.resolved(placed)
-        except LogError:
-            return False
-        return True
 
     @cached_property
     def first(self) -> int:

@@ -101,7 +101,7 @@ def appended_files(files: LogFiles) -> tuple[AppendedFile, ...] | None:
             return None
         ids.append((base, base + records))
         appended.append(AppendedFile(path=add["path"], add=add | {"partitionValues": dict(values)}, commit=commit))
-    is_whole = highest is not None and _end(ids) == highest + 1 and _has_first_name(files, configuration)
+    is_whole = highest is not None and _end(ids) == highest + 1 and has_first_name(files, configuration)
     return tuple(appended) if is_whole else None
 
 
@@ -114,10 +114,10 @@ def has_ids_of_creation(
     """
     places = [(ids.get(place_of(files.root, file.path)), file.records) for file in live]
     known = [(place[0], place[0] + records) for place, records in places if place is not None and records is not None]
-    return len(known) == len(places) and _end(known) is not None and _has_first_name(files, log.configuration)
+    return len(known) == len(places) and _end(known) is not None and has_first_name(files, log.configuration)
 
 
-def _has_first_name(files: LogFiles, configuration: Mapping[str, str | None]) -> bool:
+def has_first_name(files: LogFiles, configuration: Mapping[str, str | None]) -> bool:
     """Return whether the hidden column still has the name of the first commit: it gets another one after a drop."""
     metadata = [entry["metaData"] for entry in files.entries(0) if "metaData" in entry]
     first = [(entry.get("configuration") or {}).get(ROW_ID_COLUMN) for entry in metadata]
