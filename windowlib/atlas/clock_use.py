@@ -23,11 +23,15 @@ def reads_clock(stage: Mapping[str, Json]) -> bool:
 
 
 def uses_now(windows: Windows, pipeline: Json) -> bool:
-    """Tell whether windows or a pipeline that compile with `$$NOW` read it: without `$$NOW` they do not compile."""
+    """Tell whether windows and a pipeline compile only with `$$NOW`. Some of earlier versions do not compile at all."""
+    return not _compiles(windows, pipeline, _WITHOUT_CLOCK) and _compiles(windows, pipeline, Place(""))
+
+
+def _compiles(windows: Windows, pipeline: Json, place: Place) -> bool:
     try:
-        compile_pipeline(pipeline, _WITHOUT_CLOCK)
+        compile_pipeline(pipeline, place)
         if isinstance(windows, Sessions):
-            compile_expression(json.loads(windows.partition_by), _WITHOUT_CLOCK)
+            compile_expression(json.loads(windows.partition_by), place)
     except SpecError:
-        return True
-    return False
+        return False
+    return True

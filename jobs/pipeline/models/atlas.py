@@ -29,7 +29,10 @@ class AtlasGrammar(Choice):
     partition: ColumnName | None = None
 
     @model_validator(mode="after")
-    def _check_stage(self) -> Self:
+    def _check_stage(self, info: ValidationInfo) -> Self:
+        from windowlib.atlas.stages.stages import compile_pipeline
+        from windowlib.atlas.window_stages import Source, read_windows
+
         try:
             json.dumps([self.stage, self.source], allow_nan=False)
         except (TypeError, ValueError) as error:
@@ -37,7 +40,10 @@ class AtlasGrammar(Choice):
                 f"the stage cannot be written as JSON: {error}; write a date as a text or {{$date: ...}}"
             ) from error
         try:
-            self.windows()
+            _, pipeline, place = read_windows(self.stage)
+            Source.read(self.source)
+            if not is_stored(info):
+                compile_pipeline(pipeline, place)
         except SpecError as error:
             raise ValueError(str(error)) from error
         return self
@@ -75,18 +81,10 @@ class AtlasGrammar(Choice):
         return {str(type(self).model_fields[name].alias): getattr(self, name)}
 
     def windows(self) -> "Windows":
-        """Check the whole stage and return its windows.
+        """Return the windows of the stage."""
+        from windowlib.atlas.window_stages import read_windows
 
-        Raises:
-            SpecError: the stage is not valid in Atlas or not supported here; the message has the path inside the stage.
-        """
-        from windowlib.atlas.stages.stages import compile_pipeline
-        from windowlib.atlas.window_stages import Source, read_windows
-
-        windows, pipeline, place = read_windows(self.stage)
-        compile_pipeline(pipeline, place)
-        Source.read(self.source)
-        return windows
+        return read_windows(self.stage)[0]
 
     @property
     def needs_clock(self) -> bool:

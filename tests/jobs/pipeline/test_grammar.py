@@ -154,6 +154,10 @@ ATLAS: Final = {
     "$tumblingWindow": {"interval": {"size": 1, "unit": "hour"}, "pipeline": UNWIND},
     "partition": "carrier",
 }
+SORTED_BY_OPERATOR: Final = {
+    "interval": {"size": 1, "unit": "hour"},
+    "pipeline": [{"$project": {"b": {"$sortArray": {"input": "$a", "sortBy": {"$literal": -1}}}}}],
+}
 
 
 @pytest.mark.parametrize(
@@ -163,13 +167,17 @@ ATLAS: Final = {
         {"repair": {"mode": "auto"}},
         {"publish": SETTLED},
         {"windows": {"atlas": ATLAS}, "aggregates": {}},
+        {"windows": {"atlas": {"$tumblingWindow": SORTED_BY_OPERATOR}}, "aggregates": {}},
         {"windows": {"storm": {"length": {"ms": 1}, "time": "processing", "watermark_interval": "7s"}}},
         {"watermark": {"kind": "column", "column": "reported_at", "emit": {"every": "5s"}}},
         {"windows": {"global": {}, "leftovers": "fire"}},
     ],
 )
 def test_a_stored_spec_keeps_what_an_earlier_version_accepted(part: dict[str, Any]) -> None:
-    """Keys without effect, as for windows that are never settled. Only a file can be corrected."""
+    """Keys without effect, as for windows that are never settled, and stages that are refused now.
+
+    Only a file can be corrected, and published rows stay visible.
+    """
     stored = json.loads(pipeline_to_json(pipeline(windows={"count": {"size": 3}}, watermark=None)))
     assert pipeline_from_json(json.dumps({**stored, **part}), source="ledger").windows is not None
 

@@ -27,6 +27,7 @@ READS_NOT: dict[str, list[dict[str, Any]]] = {
     "a literal": [{"$addFields": {"now": {"$literal": "$$NOW"}}}],
     "another variable": [{"$addFields": {"x": "$$ROOT"}}],
     "a text": [{"$match": {"n": "$$NOW"}}],
+    "a stage of an earlier version": [{"$project": {"b": {"$sortArray": {"input": "$a", "sortBy": {"$literal": 1}}}}}],
 }
 
 
