@@ -4,7 +4,6 @@
 """
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
@@ -66,12 +65,11 @@ def row_hashes(
     words = np.empty(min(block, rows.num_rows), np.uint64)
     at = 0
     for batch in [rows] if isinstance(rows, pa.RecordBatch) else rows.to_batches():
-        folds = _Folds()
-        folds.add(batch, special, constant=constant, stacked=stacked, probe=probe)
+        word, varying = _folds(batch, special, constant=constant, stacked=stacked, probe=probe)
         for start in range(0, batch.num_rows, block):
             part = words[: min(block, batch.num_rows - start)]
-            part[:] = folds.constant
-            for fold in folds.varying:
+            part[:] = word
+            for fold in varying:
                 fold(start, part)
             place = slice(at + start, at + start + len(part))
             hash_words(part, seed if isinstance(seed, int) else seed[place], out=hashes[place])
@@ -79,38 +77,24 @@ def row_hashes(
     return hashes.view(np.int64)
 
 
-@dataclass(slots=True)
-class _Folds:
-    """What the hashes of a batch's rows are made of: one word for all constant columns, and the other columns."""
-
-    constant: int = 0
-    varying: list[Fold] = field(default_factory=list)
-
-    def add(
-        self,
-        batch: pa.RecordBatch,
-        special: Mapping[str, Special],
-        *,
-        constant: Collection[str],
-        stacked: int,
-        probe: int,
-    ) -> None:
-        numbers: dict[str, pa.Array] = {}
-        for name, array in zip(batch.schema.names, batch.columns, strict=True):
-            seed, hash_values = name_seed(name), special.get(name, value_hashes)
-            is_long = len(array) > 4 * probe and name not in special
-            if name in constant or (is_long and is_constant(array, probe=probe)):
-                if len(array):
-                    self.constant ^= int(hash_values(array.slice(0, 1), seed)[0])
-            elif name in special:
-                self.varying.append(_fold_of(array, seed, hash_values))
-            elif batch.num_rows <= stacked and is_number(array.type):
-                numbers[name] = array
-            else:
-                self.varying.append(_fold_of_any(array, seed, probe=probe))
-        if numbers:
-            folded = _stacked_folds(numbers)
-            self.varying.append(partial(_fold_in, folded))
+def _folds(
+    batch: pa.RecordBatch, special: Mapping[str, Special], *, constant: Collection[str], stacked: int, probe: int
+) -> tuple[int, list[Fold]]:
+    """Return what the hashes of a batch's rows are made of: a word for all constant columns, and the other columns."""
+    word, varying, numbers = 0, list[Fold](), dict[str, pa.Array]()
+    for name, array in zip(batch.schema.names, batch.columns, strict=True):
+        seed, hash_values = name_seed(name), special.get(name, value_hashes)
+        is_long = len(array) > 4 * probe and name not in special
+        if name in constant or (is_long and is_constant(array, probe=probe)):
+            if len(array):
+                word ^= int(hash_values(array.slice(0, 1), seed)[0])
+        elif name in special:
+            varying.append(_fold_of(array, seed, hash_values))
+        elif batch.num_rows <= stacked and is_number(array.type):
+            numbers[name] = array
+        else:
+            varying.append(_fold_of_any(array, seed, probe=probe))
+    return word, [*varying, partial(_fold_in, _stacked_folds(numbers))] if numbers else varying
 
 
 def is_repetitive(array: pa.Array, *, probe: int) -> bool:

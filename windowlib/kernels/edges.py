@@ -83,8 +83,3 @@ class EdgeColumns:
     def sum(self) -> IdSum:
         """Return the tally of all edges."""
         return IdSum(int(self.count.sum()), int(np.bitwise_xor.reduce(self.xor)), int(self.total.sum()))
-
-
-def id_sum(ids: Int64s) -> IdSum:
-    """Return the tally of some ids; its sum is wrapped."""
-    return IdSum(len(ids), int(np.bitwise_xor.reduce(ids)), int(ids.sum()))

@@ -13,7 +13,8 @@ from windowlib.kernels.grouping import is_in, stable_order, starts_of
 from windowlib.kernels.open_windows import OpenWindows
 from windowlib.kernels.panes import EARLY_CODE, Panes
 from windowlib.kernels.windows import BlockOutcome, Frame
-from windowlib.records.tallies import FIRED, NEW
+from windowlib.records.row_ids import IdSum
+from windowlib.records.tallies import FIRED
 from windowlib.triggers.flink import CountReached
 from windowlib.triggers.wrappers import Purging
 
@@ -43,8 +44,7 @@ class GlobalWindows:
         """Process a block of records. Steps have no effect."""
         if not len(block):
             return
-        outcome.add_assigned(block.record_hash)
-        outcome.add_edges(NEW, block.record_hash)
+        outcome.add_entered(IdSum.of_array(block.record_hash))
         order = stable_order(block.key_code)
         key_code = block.key_code[order]
         starts = starts_of(key_code)

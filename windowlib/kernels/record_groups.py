@@ -6,7 +6,7 @@ records are sorted by group.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,7 @@ from windowlib.kernels.aggregates.cells import CellAggregate, Cells, cell_states
 from windowlib.kernels.aggregates.column_aggregate import AnyAggregate, Int64s
 from windowlib.kernels.aggregates.segments import sizes_of
 from windowlib.kernels.block import RecordBlock, chosen_rows
-from windowlib.kernels.edges import EdgeColumns, id_sum
+from windowlib.kernels.edges import EdgeColumns
 from windowlib.kernels.grouping import sorted_rows, starts_of, window_codes
 from windowlib.kernels.windows import Frame
 from windowlib.records.row_ids import IdSum
@@ -24,42 +24,18 @@ CELLS_MAX: Final = 2.0
 """The default of `cells_max` of `grouped`."""
 
 
-class GroupedIds(Protocol):
-    """The record hashes of groups."""
-
-    def sum(self, low: int, high: int) -> IdSum:
-        """Return the sum over the groups from `low` to `high` - 1."""
-
-    def edges(self, low: int, high: int) -> EdgeColumns:
-        """Return the tally of each of these groups."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordGroups:
-    """Groups of records, ordered by (window, key).
-
-    `number` is the number of the window, `size` the number of records.
-    """
-
-    number: Int64s
-    key_code: Int64s
-    size: Int64s
-    ids: GroupedIds
-    states: tuple[Any, ...]
-
-    def __len__(self) -> int:
-        return len(self.number)
-
-
 @dataclass(frozen=True, slots=True)
 class _SortedIds:
-    """The hashes of the records of group i are in `record_hash`, from `starts[i]`."""
+    """The hashes of records that are sorted by group: those of group i are from `starts[i]`.
+
+    `sum` adds up the groups from `low` to `high` - 1, and `edges` tallies each of them. So it is for `_CellIds`.
+    """
 
     record_hash: Int64s
     starts: Int64s
 
     def sum(self, low: int, high: int) -> IdSum:
-        return id_sum(self.record_hash[self._first(low) : self._first(high)])
+        return IdSum.of_array(self.record_hash[self._first(low) : self._first(high)])
 
     def edges(self, low: int, high: int) -> EdgeColumns:
         begin = self._first(low)
@@ -78,7 +54,7 @@ class _CellIds:
 
     def sum(self, low: int, high: int) -> IdSum:
         rows = self._rows(low, high)
-        return id_sum(self.record_hash if rows is None else self.record_hash[rows])
+        return IdSum.of_array(self.record_hash if rows is None else self.record_hash[rows])
 
     def edges(self, low: int, high: int) -> EdgeColumns:
         rows = self._rows(low, high)
@@ -95,6 +71,23 @@ class _CellIds:
         if low >= high:
             return np.zeros(0, dtype=np.int64)
         return np.flatnonzero((of_record >= filled[low]) & (of_record <= filled[high - 1]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordGroups:
+    """Groups of records, ordered by (window, key).
+
+    `number` is the number of the window, `size` the number of records.
+    """
+
+    number: Int64s
+    key_code: Int64s
+    size: Int64s
+    ids: _SortedIds | _CellIds
+    states: tuple[Any, ...]
+
+    def __len__(self) -> int:
+        return len(self.number)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,14 +5,14 @@ import numpy as np
 from windowlib.kernels.aggregates.column_aggregate import Int64s
 from windowlib.kernels.block import RecordBlock
 from windowlib.kernels.completed import CompletedWindows, LateEntries
-from windowlib.kernels.edges import id_sum
 from windowlib.kernels.grouping import stable_order, window_codes
 from windowlib.kernels.open_windows import OpenWindows
 from windowlib.kernels.panes import Misses
 from windowlib.kernels.record_groups import CELLS_MAX, RecordGroups, grouped
 from windowlib.kernels.slices_of_time import SlicesOfTime
 from windowlib.kernels.windows import BlockOutcome, Frame, SliceContents
-from windowlib.records.tallies import FIRED, NEW
+from windowlib.records.row_ids import IdSum
+from windowlib.records.tallies import FIRED
 from windowlib.windows.assigners import Tumbling
 
 
@@ -43,9 +43,7 @@ class TumblingWindows:
         return OpenWindows.concat([self._pending, self._completed.windows], self._frame.aggregates)
 
     def merge(self, partials: SliceContents, outcome: BlockOutcome) -> None:
-        entered = partials.edges.sum()
-        outcome.add_assigned(entered)
-        outcome.add_edges(NEW, entered)
+        outcome.add_entered(partials.edges.sum())
         start_ms = partials.number * self._size_ms + self._offset_ms
         opened = OpenWindows.fresh(
             partials.key_code, (start_ms, start_ms + self._size_ms), edges=partials.edges, states=partials.states
@@ -62,9 +60,7 @@ class TumblingWindows:
         if is_behind.any():
             rows = np.flatnonzero(~is_behind)
             late = self._late(block, start_ms, np.flatnonzero(is_behind), outcome=outcome)
-        entered = id_sum(block.record_hash[rows])
-        outcome.add_assigned(entered)
-        outcome.add_edges(NEW, entered)
+        outcome.add_entered(IdSum.of_array(block.record_hash[rows]))
         self._watermark_ms = self._frame.clock.after(until_step)
         self._collect(block, number, rows, outcome=outcome)
         self._completed.enter(block, late, outcome)

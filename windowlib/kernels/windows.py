@@ -11,7 +11,7 @@ from windowlib.columnar.executor import BucketTallies, Emission
 from windowlib.columnar.plan import BucketPlan
 from windowlib.kernels.aggregates.column_aggregate import AnyAggregate, Int64s, Positions
 from windowlib.kernels.block import Clock, RecordBlock
-from windowlib.kernels.edges import EdgeColumns, id_sum
+from windowlib.kernels.edges import EdgeColumns
 from windowlib.kernels.grouping import stable_order, starts_of, window_codes
 from windowlib.kernels.keys import KeyTable, TouchedKeys
 from windowlib.kernels.open_windows import CheckpointColumns, OpenWindows
@@ -19,6 +19,7 @@ from windowlib.kernels.panes import Misses, OutputColumns, Panes
 from windowlib.records import tables
 from windowlib.records.records import ASSIGNED, LATE, UNASSIGNED, Fate
 from windowlib.records.row_ids import IdSum
+from windowlib.records.tallies import NEW
 from windowlib.windows.spec import WindowSpec
 
 
@@ -151,6 +152,11 @@ class BlockOutcome:
             self.add_rows({tables.UNASSIGNED_RECORDS: self.frame.outputs.unassigned(block, rows)})
             self.add_fate(UNASSIGNED, block.record_hash[rows])
 
+    def add_entered(self, records: IdSum) -> None:
+        """Add records that entered one window each: their fate and their edges."""
+        self.add_assigned(records)
+        self.add_edges(NEW, records)
+
     def add_assigned(self, entered: Int64s | IdSum) -> None:
         """Add the fate of records that entered a window: their hashes, or the sum of these."""
         self.add_fate(ASSIGNED, entered)
@@ -164,7 +170,7 @@ class BlockOutcome:
 
     def add_fate(self, fate: Fate, records: Int64s | IdSum) -> None:
         """Count the fate of some records: their hashes, or the sum of these."""
-        self.fates.setdefault(fate, IdSum()).merge(records if isinstance(records, IdSum) else id_sum(records))
+        self.fates.setdefault(fate, IdSum()).merge(records if isinstance(records, IdSum) else IdSum.of_array(records))
 
     def add_edges(self, term: str, edges: EdgeColumns | Int64s | IdSum) -> None:
         """Count edges under a term: tallies of windows, or the ids of single edges."""
@@ -174,7 +180,7 @@ class BlockOutcome:
             case IdSum():
                 ids = edges
             case _:
-                ids = id_sum(edges)
+                ids = IdSum.of_array(edges)
         self.edges.setdefault(term, IdSum()).merge(ids)
 
 

@@ -10,7 +10,14 @@ from operator import call, itemgetter
 from typing import Any, Final, Protocol
 
 from windowlib.functions.aggregates import Accumulator, Aggregate, BulkAggregate, State
-from windowlib.functions.window_functions import Aggregates, Place, ProcessFunction, Whole, WindowFunction
+from windowlib.functions.window_functions import (
+    Aggregates,
+    Place,
+    ProcessFunction,
+    Whole,
+    WindowFunction,
+    aggregates_of,
+)
 from windowlib.keyed.call_context import emitted
 from windowlib.keyed.state import StateView
 from windowlib.records.records import Position, SideOutput, Stored, Value
@@ -103,17 +110,19 @@ def adding(aggregate: Aggregate) -> _AddAll:
 
 
 class AggregatedContents:
-    """One accumulator per aggregate; the i-th aggregate reads the i-th element of a record's value."""
+    """One accumulator per aggregate: the i-th reads the i-th element of a record's value, that of `Whole` the value."""
 
     keeps_records = False
 
-    def __init__(self, function: Aggregates) -> None:
-        self._aggregates = function.aggregates
+    def __init__(self, function: Aggregates | Whole) -> None:
+        self._is_whole = isinstance(function, Whole)
+        self._aggregates = aggregates_of(function)
         self._then = function.then
         self._creates = tuple(aggregate.create for aggregate in self._aggregates)
         self._adds_all = tuple(map(adding, self._aggregates))
         self._results = tuple(aggregate.result for aggregate in self._aggregates)
-        self.takes_values = all(isinstance(aggregate, BulkAggregate) for aggregate in self._aggregates)
+        are_bulk = all(isinstance(aggregate, BulkAggregate) for aggregate in self._aggregates)
+        self.takes_values = are_bulk and not self._is_whole
 
     def create(self) -> list[Any]:
         return [create() for create in self._creates]
@@ -125,71 +134,36 @@ class AggregatedContents:
             self.add_values(contents, [record[2] for record in items], [record[3] for record in items])
 
     def add_values(self, contents: list[Any], values: Sequence[Any], positions: Sequence[Position]) -> None:
-        """Add the values of records, each a tuple whose i-th element is for the i-th aggregate."""
+        """Add the values of records."""
+        columns = (values,) if self._is_whole else zip(*values, strict=True)
         # There may be more columns than aggregates, for triggers and evictors.
-        for i, (add_all, column) in enumerate(zip(self._adds_all, zip(*values, strict=True), strict=False)):
+        for i, (add_all, column) in enumerate(zip(self._adds_all, columns, strict=False)):
             contents[i] = add_all(contents[i], column, positions)
 
     def result(self, contents: list[Any]) -> Value:
-        """Return the results of the aggregates."""
-        return tuple(map(call, self._results, contents))
+        """Return the results of the aggregates as a tuple; the result of `Whole` as it is."""
+        results = tuple(map(call, self._results, contents))
+        return results[0] if self._is_whole else results
 
     def merge(self, target: list[Any], sources: Sequence[list[Any]], *, in_log_order: bool) -> list[Any]:  # noqa: ARG002
         """Merge each accumulator. `in_log_order` has no effect: aggregates order values by position themselves."""
-        return _merged(self._aggregates, target, sources)
-
-    def results(self, open_window: OpenWindow, contents: list[Any], position: Position) -> Iterable[Any]:
-        """Return one tuple of results, or the values that the process function returns for it."""
-        values = self.result(contents)
-        if self._then is None:
-            return (values,)
-        return emitted(self._then.process(place_of(open_window), (values,), WindowScope(open_window, position)))
-
-    def to_states(self, contents: list[Any]) -> tuple[State, ...]:
-        return _states(self._aggregates, contents)
-
-    def from_states(self, states: Sequence[State]) -> list[Any]:
-        return _restored(self._aggregates, states)
-
-
-class WholeContents:
-    """The accumulator of one aggregate that reads whole record values."""
-
-    keeps_records = False
-    takes_values = False
-
-    def __init__(self, function: Whole) -> None:
-        self._aggregate = function.aggregate
-        self._add_all = adding(function.aggregate)
-        self._then = function.then
-
-    def create(self) -> list[Any]:
-        return [self._aggregate.create()]
-
-    def add_all(self, contents: list[Any], items: Sequence[Any]) -> None:
-        self.add_values(contents, [record[2] for record in items], [record[3] for record in items])
-
-    def add_values(self, contents: list[Any], values: Sequence[Any], positions: Sequence[Position]) -> None:
-        contents[0] = self._add_all(contents[0], values, positions)
-
-    def result(self, contents: list[Any]) -> Value:
-        return self._aggregate.result(contents[0])
-
-    def merge(self, target: list[Any], sources: Sequence[list[Any]], *, in_log_order: bool) -> list[Any]:  # noqa: ARG002
-        return _merged((self._aggregate,), target, sources)
+        for source in sources:
+            parts = zip(self._aggregates, target, source, strict=True)
+            target = [aggregate.merge(left, right) for aggregate, left, right in parts]
+        return target
 
     def results(self, open_window: OpenWindow, contents: list[Any], position: Position) -> Iterable[Any]:
         """Return the result, or the values that the process function returns for it."""
         result = self.result(contents)
         if self._then is None:
-            return emitted((result,))
+            return emitted((result,)) if self._is_whole else (result,)
         return emitted(self._then.process(place_of(open_window), (result,), WindowScope(open_window, position)))
 
     def to_states(self, contents: list[Any]) -> tuple[State, ...]:
-        return _states((self._aggregate,), contents)
+        return tuple(aggregate.to_state(part) for aggregate, part in zip(self._aggregates, contents, strict=True))
 
     def from_states(self, states: Sequence[State]) -> list[Any]:
-        return _restored((self._aggregate,), states)
+        return [aggregate.from_state(state) for aggregate, state in zip(self._aggregates, states, strict=True)]
 
 
 class RecordContents:
@@ -200,7 +174,7 @@ class RecordContents:
 
     def __init__(self, function: WindowFunction) -> None:
         self._function = function
-        self._aggregated = None if isinstance(function, ProcessFunction) else aggregated(function)
+        self._aggregated = None if isinstance(function, ProcessFunction) else AggregatedContents(function)
 
     def create(self) -> list[Any]:
         return []
@@ -244,25 +218,4 @@ def contents_of(function: WindowFunction, *, keeps_records: bool) -> Contents:
     """Return the contents operations for `function`. Set `keeps_records` if the window has an evictor."""
     if keeps_records or isinstance(function, ProcessFunction):
         return RecordContents(function)
-    return aggregated(function)
-
-
-def aggregated(function: Aggregates | Whole) -> AggregatedContents | WholeContents:
-    """Return the contents operations for aggregates."""
-    return AggregatedContents(function) if isinstance(function, Aggregates) else WholeContents(function)
-
-
-def _merged(aggregates: Sequence[Aggregate], target: list[Any], sources: Sequence[list[Any]]) -> list[Any]:
-    for source in sources:
-        target = [
-            aggregate.merge(left, right) for aggregate, left, right in zip(aggregates, target, source, strict=True)
-        ]
-    return target
-
-
-def _states(aggregates: Sequence[Aggregate], contents: list[Any]) -> tuple[State, ...]:
-    return tuple(aggregate.to_state(part) for aggregate, part in zip(aggregates, contents, strict=True))
-
-
-def _restored(aggregates: Sequence[Aggregate], states: Sequence[State]) -> list[Any]:
-    return [aggregate.from_state(state) for aggregate, state in zip(aggregates, states, strict=True)]
+    return AggregatedContents(function)

@@ -6,8 +6,9 @@ import numpy as np
 
 from tests.support.fuzzing import seeds
 from windowlib.kernels.aggregates.cells import Cells
-from windowlib.kernels.edges import EdgeColumns, id_sum
+from windowlib.kernels.edges import EdgeColumns
 from windowlib.kernels.grouping import sorted_rows, starts_of
+from windowlib.records.row_ids import IdSum
 
 
 def test_tallies_of_cells_are_those_of_groups() -> None:
@@ -24,4 +25,4 @@ def test_tallies_of_cells_are_those_of_groups() -> None:
         found = EdgeColumns.of_cells(ids, Cells.of(of_record, cells))
         for name in ("count", "xor", "total"):
             assert getattr(found, name).tolist() == getattr(expected, name).tolist(), f"seed {seed}"
-        assert found.sum() == id_sum(ids), f"seed {seed}"
+        assert found.sum() == IdSum.of_array(ids), f"seed {seed}"

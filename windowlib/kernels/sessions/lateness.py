@@ -13,7 +13,6 @@ import numpy as np
 
 from windowlib.bounds import MIN_TIME_MS
 from windowlib.kernels.aggregates.column_aggregate import Bools, Int64s
-from windowlib.kernels.edges import id_sum
 from windowlib.kernels.grouping import starts_of
 from windowlib.kernels.sessions.contents import Grouped, Sessions, sessions_of
 from windowlib.kernels.sessions.groups import Elements, Groups, group, open_from_ms, rows_of_groups
@@ -83,7 +82,7 @@ def firing_again(grouped: Grouped, numbers: Int64s, owner: Int64s) -> FiringAgai
     reach_ms = elements.end_ms[chosen].copy()
     reach_ms[~is_behind] = runs.end_ms[run_of[~is_behind]]
     rows = chosen - count
-    entered.merge(id_sum(grouped.block.record_hash[rows]))
+    entered.merge(IdSum.of_array(grouped.block.record_hash[rows]))
     arrivals = Arrivals(
         rows=rows,
         group_of=owner[following],

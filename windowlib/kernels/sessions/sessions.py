@@ -22,9 +22,7 @@ from windowlib.kernels.sessions.lateness import firing_again, firing_once, open_
 from windowlib.kernels.sessions.rounds import Rounds
 from windowlib.kernels.step_search import StepSearch
 from windowlib.kernels.windows import BlockOutcome, Frame
-from windowlib.records.records import ASSIGNED
-from windowlib.records.row_ids import IdSum
-from windowlib.records.tallies import FIRED, NEW
+from windowlib.records.tallies import FIRED
 
 ROUND_COST: Final = 16
 """The default of `round_cost`: a round takes as much time as the operator for so many records."""
@@ -93,7 +91,7 @@ class SessionWindows:
                 yield from self._firing_again(grouped, np.flatnonzero(~fires_once), search=search, outcome=outcome)
                 grouped = replace(grouped, groups=grouped.groups.take(np.flatnonzero(fires_once)))
         for sessions in sessions_of(grouped):
-            _count_entered(outcome, sessions.entered)
+            outcome.add_entered(sessions.entered)
             settled = settle(
                 self._frame, sessions.windows, sessions.places,
                 search=search, slice_start_ms=grouped.block.slice_start_ms, outcome=outcome,
@@ -158,7 +156,7 @@ class SessionWindows:
     ) -> OpenWindows:
         """Run some elements in rounds. Return the sessions still open."""
         refired = firing_again(grouped, numbers, owner)
-        _count_entered(outcome, refired.entered)
+        outcome.add_entered(refired.entered)
         rounds = Rounds(self._frame, grouped.block, search=search, outcome=outcome)
         after = rounds.run(refired.members, refired.arrivals)
         everything = np.arange(len(after.windows), dtype=np.int64)
@@ -180,11 +178,6 @@ def _rounds(counts: Int64s, sizes: Int64s, *, round_cost: int) -> int:
     costs = limits * round_cost + (sizes.sum() - np.cumsum(sizes[order]))
     best = int(np.argmin(costs))
     return int(limits[best]) if costs[best] < sizes.sum() else 0
-
-
-def _count_entered(outcome: BlockOutcome, entered: IdSum) -> None:
-    outcome.add_edges(NEW, entered)
-    outcome.fates.setdefault(ASSIGNED, IdSum()).merge(entered)
 
 
 class Settled(NamedTuple):

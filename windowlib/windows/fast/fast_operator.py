@@ -18,7 +18,7 @@ from windowlib.records.tallies import FIRED, NEW, NO_EDGES, edges_with, times
 from windowlib.triggers.flink import EventTime
 from windowlib.triggers.wrappers import Purging
 from windowlib.windows.assigners import Assigner, WindowGrid, grid_of
-from windowlib.windows.contents import aggregated
+from windowlib.windows.contents import AggregatedContents
 from windowlib.windows.fast.shared_store import SameBounds, SharedStore, by_key
 from windowlib.windows.firing import Moment
 from windowlib.windows.window_operator import WindowOperator
@@ -35,7 +35,7 @@ class GroupValues:
     def __init__(self, function: Aggregates | Whole, *, few: int = FEW) -> None:
         """Prepare for these aggregates. Windows of equal size with at most `few` records are computed together."""
         self._few = few
-        self._contents = aggregated(function)
+        self._contents = AggregatedContents(function)
         aggregates = function.aggregates if isinstance(function, Aggregates) else ()
         self._results_of = tuple(bulk.results_of for bulk in aggregates if isinstance(bulk, BulkAggregate))
 
