@@ -30,7 +30,7 @@ def property_of(place: Path, name: str) -> str | None:
 def test_a_ledger_keeps_few_files_and_all_its_events(tmp_path: Path, keep_merged_ms: int) -> None:
     place = tmp_path / "ledger"
     ledger = Ledger(str(place), now_ms=lambda: 1, limits=LedgerLimits(compact_every=10))
-    ledger._table = ledger._store = LedgerTable(str(place), keep_merged_ms=keep_merged_ms)
+    ledger._store = LedgerTable(str(place), keep_merged_ms=keep_merged_ms)
     ledger.write(lambda _view: [NOTE])
     set_properties(place, logRetentionDuration="interval 0 seconds", checkpointInterval="10")
     behind = LedgerTable(str(place))
