@@ -25,7 +25,7 @@ from jobs.pipeline.files import build_pipeline
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound
 from jobs.planning.request_context import Asked, open_request_context
-from jobs.planning.suite_fingerprint import with_checks
+from jobs.planning.suites import with_checks
 from jobs.publishing.publishing import publish_request
 from jobs.replay import replayer
 from jobs.replay.chunk.input_sums import InputSums

@@ -19,7 +19,7 @@ from jobs.planning.request_context import Asked, RequestContext
 from jobs.planning.spec_changes import border_warning, spec_changes
 from jobs.planning.steps import Ask
 from jobs.planning.stored_spec import stored_pipeline
-from jobs.planning.suite_fingerprint import with_checks
+from jobs.planning.suites import with_checks
 from jobs.publishing.publication_warnings import publication_warnings
 from jobs.reading.stored_tables import spec_of
 from jobs.runs import Slice

@@ -16,7 +16,7 @@ from jobs.pipeline.slices import check_range, parse_bound
 from jobs.planning.plan import Plan
 from jobs.planning.request_context import RequestContext
 from jobs.planning.steps import Ask
-from jobs.planning.suite_fingerprint import with_checks
+from jobs.planning.suites import with_checks
 from jobs.runs import Slice, WarmUp
 from windowlib.errors import HindcastError
 

@@ -17,7 +17,7 @@ from jobs.pipeline.slices import parse_bound
 from jobs.plain_text import counted
 from jobs.planning.published_spec import on_published_spec
 from jobs.planning.request_context import RequestContext
-from jobs.planning.suite_fingerprint import with_checks
+from jobs.planning.suites import with_checks
 from jobs.runs import WarmUp
 
 

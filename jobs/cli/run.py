@@ -24,7 +24,7 @@ from jobs.pipeline.slices import check_range
 from jobs.planning.published_spec import of_other_spec_since
 from jobs.planning.request_context import Asked, IfOpen, RequestContext
 from jobs.planning.restating import request_to_continue
-from jobs.planning.suite_fingerprint import with_checks
+from jobs.planning.suites import with_checks
 from jobs.publishing.stop_reasons import failed_in_sight, held_by, listed, stopping_runs
 from jobs.replay.orders import Replayer, ReplayOrder
 from jobs.runs import SHOWN_DIGITS, RunResult

@@ -92,7 +92,7 @@ class LedgerTable:
                 self._table.update_incremental()
             return self._table.version()
 
-    def read(self, *, after: int) -> Sequence[Row]:
+    def read(self, *, after: int) -> list[dict[str, Any]]:
         """Return the events of the commits after version `after`, sorted by (seq, ordinal)."""
         if self._table is None:
             return []

@@ -12,7 +12,7 @@ from jobs.planning.chains import ChainError, ChainGap, chain_before
 from jobs.planning.readiness import ready_prefix
 from jobs.planning.request_context import IfOpen, RequestContext, with_cut_of
 from jobs.planning.steps import Ask
-from jobs.planning.suite_fingerprint import with_checks
+from jobs.planning.suites import with_checks
 from jobs.runs import Slice
 
 

@@ -17,7 +17,7 @@ from jobs.planning.plan_total import share_to_replay, to_read
 from jobs.planning.published_spec import was_begun_fresh
 from jobs.planning.request_context import IfOpen, RequestContext
 from jobs.planning.steps import Ask, Reason, Step
-from jobs.planning.suite_fingerprint import with_checks
+from jobs.planning.suites import with_checks
 from jobs.publishing.publication_warnings import publication_warnings
 from jobs.review.pages.state import OpenRequest, open_request
 from jobs.runs import Slice

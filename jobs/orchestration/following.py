@@ -18,7 +18,7 @@ from jobs.planning.change_sentences import earlier_in_upstream
 from jobs.planning.changed_slices import ChangedSlice, changed_slices, in_words, named_spans, stretches_of
 from jobs.planning.published_spec import on_published_spec, refuse_lost
 from jobs.planning.request_context import RequestContext
-from jobs.planning.suite_fingerprint import with_checks
+from jobs.planning.suites import with_checks
 from jobs.publishing.rules import describe_hold
 from jobs.reading.published import published_runs
 from jobs.reading.stored_tables import own_columns, spec_of

@@ -15,7 +15,7 @@ from jobs.planning.published_spec import on_published_spec, refuse_lost
 from jobs.planning.readiness import EventsSince, ready_prefix
 from jobs.planning.request_context import Asked, RequestContext, shared_request
 from jobs.planning.steps import Ask
-from jobs.planning.suite_fingerprint import suite_fingerprint
+from jobs.planning.suites import suite_fingerprint
 from jobs.planning.watching import watch_ledger, watch_log
 from jobs.publishing.rules import describe_hold
 from jobs.runs import Slice

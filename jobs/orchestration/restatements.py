@@ -21,7 +21,7 @@ from jobs.planning.published_spec import is_of_former_spec, on_published_spec, w
 from jobs.planning.request_context import Asked, RequestContext, is_live, open_request_context, with_cut_of
 from jobs.planning.restating import propose, request_slices, request_to_continue
 from jobs.planning.steps import Ask
-from jobs.planning.suite_fingerprint import with_checks
+from jobs.planning.suites import with_checks
 from jobs.planning.watching import watch_ledger
 from jobs.publishing.rules import describe_hold
 from jobs.review.pages.state import held_of

@@ -25,7 +25,7 @@ from jobs.planning.readiness import EventsSince, Waiting, describe_unarrived, re
 from jobs.planning.request_context import Asked, IfOpen, Opened, RequestContext, context_of, open_request
 from jobs.planning.standing import due_slices
 from jobs.planning.steps import Ask, Reason, Step
-from jobs.planning.suite_fingerprint import suite_fingerprint, with_checks
+from jobs.planning.suites import suite_fingerprint, with_checks
 from jobs.planning.watching import Watch, watch_ledger, watch_log
 from jobs.publishing.publishing import publish_staged
 from jobs.publishing.rules import PublicationAttempt, describe_hold

@@ -118,7 +118,7 @@ def why_stopped(work: RequestContext, view: LedgerView) -> str:
     """Return why the published chain cannot go on: it is lost (`why_lost`), or its suite is refused; else empty."""
     why = why_lost(work, view)
     if not why and work.pipeline.quality is not None:
-        from jobs.planning.suite_fingerprint import suite_fingerprint  # the other functions need no suite
+        from jobs.planning.suites import suite_fingerprint  # the other functions need no suite
 
         try:
             suite_fingerprint(work.pipeline)

@@ -7,7 +7,7 @@ from jobs.ledger.view import LedgerView, Request, RequestKind
 from jobs.pipeline.slices import show_ms, slice_grid
 from jobs.planning.request_context import RequestContext
 from jobs.planning.stored_spec import stored_pipeline
-from jobs.planning.suite_fingerprint import suite_fingerprint
+from jobs.planning.suites import suite_fingerprint
 from jobs.publishing.stop_reasons import listed
 from windowlib.errors import SpecError
 

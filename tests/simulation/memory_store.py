@@ -7,7 +7,7 @@ commit is used by all others. A `Ledger` without this sharing gives the same vie
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Final
+from typing import Any, Final, cast
 
 from typing_extensions import override
 
@@ -166,9 +166,10 @@ class MemoryStore(LedgerTable):
         self.access.refreshed()
         return version
 
-    def read(self, *, after: int) -> list[Row]:
+    def read(self, *, after: int) -> list[dict[str, Any]]:
         version = self._versions[self.access.actor()]
-        return [row for rows in self.table.commits[after:version] for row in rows]
+        rows = (row for rows in self.table.commits[after:version] for row in rows)
+        return cast("list[dict[str, Any]]", [*rows])
 
     def history(self, *, uri: str) -> EventHistory:
         """Return what the actor has made of the commits that it has listed."""

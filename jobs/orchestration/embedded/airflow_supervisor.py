@@ -81,9 +81,10 @@ class Supervisor:
                 self.home, ports=self.ports, known=known, database_url=self.home.cluster.url()
             )
             self._tell("making Airflow's tables")
-            self._airflow_command(environ, "db", "migrate")
+            self._migrate(environ)
             self._tell("starting Airflow")
-            self.airflow = self._start_airflow(environ)
+            # In its own session, so that `end_session` finds all its processes.
+            self.airflow = self._started(environ, "standalone", death_signal="INT", log="airflow", own_session=True)
             self._wait_until_healthy()
             # A task waits until its pool exists.
             with AirflowApi(url=self.ports.url, user=USER, password=known.password) as api:
@@ -98,41 +99,33 @@ class Supervisor:
             self._tell("stopping")
             self._stop()
 
-    def _airflow_command(self, environ: Mapping[str, str], *arguments: str) -> None:
-        """Run one short `airflow` command to its end. A request to stop ends it."""
-        log_file = self.home.logs / f"{arguments[0]}-{arguments[1]}.log"
-        with log_file.open("wb") as output:
-            command = ["setpriv", "--pdeathsig", "KILL", environ["HINDCAST_AIRFLOW"], *arguments]
-            running = subprocess.Popen(  # noqa: S603
-                command, env=environ, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=self.home.root
-            )
-            try:
-                deadline = time.monotonic() + COMMAND_TIMEOUT_S
-                while running.poll() is None and time.monotonic() < deadline:
-                    self._listen()
-            finally:
-                if running.poll() is None:
-                    running.kill()
-                    running.wait()
+    def _migrate(self, environ: Mapping[str, str]) -> None:
+        """Make or renew Airflow's tables. A request to stop ends it."""
+        running = self._started(environ, "db", "migrate", death_signal="KILL", log="db-migrate")
+        try:
+            deadline = time.monotonic() + COMMAND_TIMEOUT_S
+            while running.poll() is None and time.monotonic() < deadline:
+                self._listen()
+        finally:
+            if running.poll() is None:
+                running.kill()
+                running.wait()
         if running.returncode:
             raise AirflowFailed(
-                f"`airflow {' '.join(arguments)}` ended with status {running.returncode}; "
-                f"its messages are in {log_file}"
+                f"`airflow db migrate` ended with status {running.returncode}; its messages are in "
+                f"{self.home.logs / 'db-migrate.log'}"
             )
 
-    def _start_airflow(self, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
-        """Start `airflow standalone` in its own session, so that `end_session` finds all its processes."""
-        command = ["setpriv", "--pdeathsig", "INT", environ["HINDCAST_AIRFLOW"], "standalone"]
-        with (self.home.logs / "airflow.log").open("wb") as output:
+    def _started(
+        self, environ: Mapping[str, str], *arguments: str, death_signal: str, log: str, own_session: bool = False
+    ) -> subprocess.Popen[bytes]:
+        """Start an `airflow` command, which gets a signal when this process ends. Its messages go to a file."""
+        command = ["setpriv", "--pdeathsig", death_signal, environ["HINDCAST_AIRFLOW"], *arguments]
+        with (self.home.logs / f"{log}.log").open("wb") as out:
             return subprocess.Popen(  # noqa: S603
-                command,
-                env=environ,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                cwd=self.home.root,
-                start_new_session=True,
-            )
+                command, env=environ, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=self.home.root,
+                start_new_session=own_session,
+            )  # fmt: skip
 
     def _wait_until_healthy(self) -> None:
         deadline = time.monotonic() + HEALTH_TIMEOUT_S

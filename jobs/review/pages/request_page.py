@@ -10,7 +10,7 @@ from jobs.ledger.view import LedgerView, Request, RequestState, StagedRun
 from jobs.planning.event_time_progress import EventTimeProgress, left_as_they_are, progress_of, request_slices
 from jobs.planning.request_context import RequestContext
 from jobs.planning.steps import Ask
-from jobs.planning.suite_fingerprint import with_checks
+from jobs.planning.suites import with_checks
 from jobs.review.pages.slice_page import CheckLine, check_lines
 from jobs.review.pages.state import HeldSlice, OpenRequest, held_of, open_request
 from jobs.review.report.checks import counted_facts, unseen_facts

@@ -10,7 +10,7 @@ from expectations.loader import SUITES_VARIABLE
 from jobs.ledger.run_projection import failing_in_sight
 from jobs.orchestration.requests import run_request
 from jobs.planning.request_context import Asked, open_request_context
-from jobs.planning.suite_fingerprint import suite_fingerprint, with_checks
+from jobs.planning.suites import suite_fingerprint, with_checks
 from jobs.review import links
 from jobs.review.metrics import gauges
 from jobs.runs import RunResult

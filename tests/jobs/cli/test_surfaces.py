@@ -13,7 +13,7 @@ from jobs.ledger.view import LedgerView
 from jobs.pipeline.files import parse_pipeline
 from jobs.planning.request_context import RequestContext, open_request_context
 from jobs.planning.standing import standing
-from jobs.planning.suite_fingerprint import suite_fingerprint
+from jobs.planning.suites import suite_fingerprint
 from jobs.review.digest import digest
 from jobs.review.metrics import gauges
 from jobs.review.pages.decision_forms import decision_forms

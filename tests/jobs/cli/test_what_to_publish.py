@@ -9,7 +9,7 @@ import pytest
 from expectations.loader import SUITES_VARIABLE
 from jobs.lake.lake import Lake
 from jobs.planning.request_context import open_request_context
-from jobs.planning.suite_fingerprint import suite_fingerprint
+from jobs.planning.suites import suite_fingerprint
 from jobs.review.report.page import newest_differences
 from jobs.runs import RunResult
 from tests.jobs.cli.conftest import Shell

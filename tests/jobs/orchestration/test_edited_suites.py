@@ -25,8 +25,7 @@ from jobs.orchestration.restatements import plan_request
 from jobs.orchestration.scheduling import Decision, Replay, Skip
 from jobs.planning.lease_keeping import release
 from jobs.planning.request_context import Asked, RequestContext, open_request_context
-from jobs.planning.suite_fingerprint import with_checks
-from jobs.planning.suites import load_checks
+from jobs.planning.suites import load_checks, with_checks
 from jobs.publishing.decisions import cancel, rollback
 from jobs.publishing.optimistic_check import By
 from jobs.publishing.publishing import publish

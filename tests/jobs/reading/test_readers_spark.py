@@ -12,7 +12,7 @@ from expectations.loader import SUITES_VARIABLE
 from jobs.orchestration.requests import Staging, run_request
 from jobs.pipeline.slices import parse_bound
 from jobs.planning.request_context import Asked
-from jobs.planning.suite_fingerprint import with_checks
+from jobs.planning.suites import with_checks
 from jobs.readers import published, published_rows, published_table
 from jobs.replay.replayer import replay_chunk
 from tests.support.clicks_log import PARTITION, PIPELINE, SCHEMA, day_rows
