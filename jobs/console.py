@@ -252,18 +252,6 @@ class _StderrFormatter(EscapingFormatter):
         return escaped_json({"message": text}) if _in_json.is_set() else text
 
 
-def open_missing_streams() -> None:
-    """Open the null device for standard input, output and error, where the caller of this process has closed them.
-
-    Otherwise a file of the lake could get the number of one, and would get what a library or Spark's JVM prints.
-    """
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
-        if getattr(sys, name) is None:
-            descriptor = os.open(os.devnull, os.O_RDWR)
-            os.set_inheritable(descriptor, True)  # noqa: FBT003 - it has no keywords
-            setattr(sys, name, os.fdopen(descriptor, "w" if number else "r", encoding="utf-8"))
-
-
 def log_to_stderr() -> None:
     """Send all warnings and errors of the log, and Python's warnings, to standard error, one line for each."""
     logging.captureWarnings(capture=True)
@@ -333,16 +321,17 @@ def _usage(error: click.ClickException) -> int:
 
 
 def _report_other(error: BaseException, name: str, failed: str) -> int:
-    """Print a package that is missing, or the problem of the disk. Any other error is a bug in Hindcast."""
+    """Print a package that is missing, or the problem of a disk or a limit. Any other error is a bug in Hindcast."""
     if isinstance(error, ModuleNotFoundError) and f"{error.name}".partition(".")[0] not in _PACKAGES:
         complain(
             f"{failed}: the Python environment has no package {error.name}. After an update of Hindcast, install the "
             "packages of its new version (`make setup` in a clone), and run the same command again"
         )
         return REFUSED
-    if not isinstance(error, OSError) or (problem := disk_problem(error)) is None:
+    if (problem := disk_problem(error)) is None:
         return _report_bug(error, name)
-    complain(f"{failed}: {error.filename or error}: {problem}")
+    place = getattr(error, "filename", None) or _first_line(error)
+    complain(f"{failed}: {place}: {problem}" if place else f"{failed}: {problem}")
     return REFUSED
 
 
@@ -351,13 +340,16 @@ def _report_bug(error: BaseException, name: str) -> int:
     *_, (last, _line) = traceback.walk_tb(error.__traceback__)
     if isinstance(error, SystemExit) and last.f_globals["__name__"] in {"click.core", "rich.console"}:
         return REFUSED  # they exit like this if the reader of a pipe has closed it, as in `hindcast show | head`
-    first_line = "".join(str(error).splitlines(keepends=True)[:1]).strip()
     complain(
-        f"error: {name} failed with an unexpected {type(error).__name__}: {first_line}. "
-        f"This is a bug in Hindcast. {_keep_traceback(error)}; please report the bug with that file. Published results "
-        "have not changed, and you can run the same command again"
+        f"error: {name} failed with an unexpected {type(error).__name__}: {_first_line(error)}. "
+        f"This is a bug in Hindcast. {_keep_traceback(error)}; please report the bug with that file. `hindcast status` "
+        "tells what readers see, and you can run the same command again"
     )
     return REFUSED
+
+
+def _first_line(error: BaseException) -> str:
+    return "".join(str(error).splitlines()[:1]).strip()
 
 
 def _keep_traceback(error: BaseException) -> str:

@@ -1,6 +1,6 @@
 """Recognises the errors of a disk that is full, over its quota, read-only, broken or forbidden, for any library.
 
-A process with too many open files has such an error as well.
+A process with too many open files, without memory, or without a right to one more thread has such an error as well.
 """
 
 import errno
@@ -21,6 +21,10 @@ _ADVICE: Final = {
     errno.EACCES: "Give this user the right to use it, and run the same command again",
     errno.EMFILE: "Raise the limit of open files of a process (ulimit -n), and run the same command again",
     errno.EPERM: "Give this user the right to use it, and run the same command again",
+    errno.EFBIG: "Raise the limit of the size of a file (ulimit -f), and run the same command again",
+    errno.ENOMEM: "Give the process more memory (the container's limit, ulimit -v), and run the same command again",
+    errno.EAGAIN: "Raise the limit of processes and threads (of the user: ulimit -u; of the container: pids), and run "
+    "the same command again",
 }
 _CODE: Final = re.compile(r"\(os error (\d+)\)|\[errno (\d+)\]|Os \{ code: (\d+),", re.IGNORECASE)
 """How Rust and Arrow write the number of an error in the text of an exception."""
@@ -35,8 +39,12 @@ def disk_problem(error: BaseException | None) -> str | None:
         codes = [int(code) for match in _CODE.finditer(str(error)) for code in match.groups() if code]
         if isinstance(error, OSError) and error.errno is not None:
             codes.append(error.errno)
+        if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryException":  # DuckDB's
+            codes.append(errno.ENOMEM)
+        if str(error) == "can't start new thread":
+            codes.append(errno.EAGAIN)
         for code in codes:
-            if code in _ADVICE:
+            if code in _ADVICE and "without blocking" not in str(error):  # a full pipe is no disk
                 return _told(code)
         error = error.__cause__
     return None

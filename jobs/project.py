@@ -13,11 +13,15 @@ IS_CLONE: Final = (ROOT / "dags" / "hindcast_dags.py").is_file()
 PROGRAMS: Final = Path(__file__).resolve().parent / "bin"
 """The directory of the programs that Airflow's tasks start."""
 
-_OF_USER: Final = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - needs no home
+# Path.home() fails for a user without a home, whose cache is /.cache.
+_OF_USER: Final = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache").removeprefix("~")  # noqa: PTH111
 CACHE: Final = ROOT / ".cache" if IS_CLONE else Path(_OF_USER) / "hindcast"
 """The directory of what the set-up fetches and makes. It can be removed and made again."""
 
-_USERS: Final = ROOT if IS_CLONE else Path.cwd()
+try:
+    _USERS = ROOT if IS_CLONE else Path.cwd()
+except FileNotFoundError:  # the working directory was removed
+    _USERS = Path()
 
 HOME: Final = _USERS / ".hindcast"
 """The directory of the lake and of the embedded Airflow, if the user names no other."""

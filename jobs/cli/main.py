@@ -11,9 +11,10 @@ from typing_extensions import override
 
 from jobs.cli import NO_PLUGINS, options
 from jobs.cli.arrow_start import keep_pandas_out
-from jobs.console import end_process, log_to_stderr, open_missing_streams
+from jobs.console import end_process, log_to_stderr
 from jobs.replay.process_memory import share_one_heap
 from jobs.spark.child_env import clean_environment
+from jobs.streams import lose_unwritable_messages, open_missing_streams
 
 COMMANDS: Mapping[str, str] = {
     "doctor": "jobs.cli.doctor:doctor_command",
@@ -122,6 +123,7 @@ def collect_rarely() -> None:
 def main() -> None:
     """Run the command line and exit: the entry point of the `hindcast` script."""
     open_missing_streams()
+    lose_unwritable_messages()
     clean_environment()
     if sys.modules.get(NO_PLUGINS.__name__) is NO_PLUGINS:
         del sys.modules[NO_PLUGINS.__name__]  # users' functions may have models with plugins

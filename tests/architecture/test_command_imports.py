@@ -23,7 +23,7 @@ NOT_NEEDED = {"email", "psutil", "rich", "zipfile"}
 @pytest.mark.parametrize(
     ("modules", "most"),
     [
-        ("jobs.cli.main", 386),
+        ("jobs.cli.main", 387),
         ("jobs.cli.status, jobs.ledger.table", 407),
         ("jobs.cli.decide", 396),
         ("jobs.cli.run", 421),

@@ -2,6 +2,7 @@
 
 import errno
 
+import pyarrow as pa
 import pytest
 
 from jobs.disk_errors import disk_problem, writing
@@ -35,7 +36,13 @@ def test_a_full_disk_is_recognised(error: Exception) -> None:
 
 @pytest.mark.parametrize(
     "error",
-    [FileNotFoundError(errno.ENOENT, "No such file"), ValueError("code 28"), RuntimeError("(os error 2)"), None],
+    [
+        FileNotFoundError(errno.ENOENT, "No such file"),
+        BlockingIOError(errno.EAGAIN, "write could not complete without blocking"),
+        ValueError("code 28"),
+        RuntimeError("(os error 2)"),
+        None,
+    ],
 )
 def test_other_errors_are_none_of_a_disk(error: Exception | None) -> None:
     assert disk_problem(error) is None
@@ -46,6 +53,25 @@ def test_a_place_that_a_user_may_not_use_is_recognised() -> None:
         assert (disk_problem(error) or "").endswith(
             "Give this user the right to use it, and run the same command again"
         )
+
+
+class OutOfMemoryException(Exception):  # noqa: N818 - named as DuckDB's
+    pass
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (OSError("Unable to copy data to file: File too large (os error 27)"), "ulimit -f"),
+        (pa.ArrowMemoryError("malloc of size 64 failed"), "more memory"),
+        (OutOfMemoryException("Failed to allocate block"), "more memory"),
+        (RuntimeError("can't start new thread"), "processes and threads"),
+        (BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"), "processes and threads"),
+    ],
+)
+def test_a_limit_of_the_process_is_recognised(error: Exception, advice: str) -> None:
+    """Defect: they were "a bug in Hindcast", or the advice was to restore the ledger from a backup."""
+    assert advice in (disk_problem(error) or "")
 
 
 def test_a_writer_names_the_place_of_a_failed_disk_and_passes_other_errors() -> None:

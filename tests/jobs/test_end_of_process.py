@@ -59,12 +59,38 @@ def test_streams_that_the_caller_has_closed_are_no_error() -> None:
     code = """
 sys.stdin = sys.stdout = None
 os.closerange(0, 2)
-from jobs.console import open_missing_streams
+from jobs.streams import open_missing_streams
 open_missing_streams()
 assert (sys.stdin.fileno(), sys.stdout.fileno()) == (0, 1) and os.get_inheritable(1) and not sys.stdin.read()
 end_process(0)
 """
     assert run(code) == (0, "")
+
+
+@pytest.mark.parametrize("broken", ["2>/dev/full", "2>&1 >/dev/null | true"])
+def test_a_command_goes_on_if_its_messages_cannot_be_written(broken: str, tmp_path: Path) -> None:
+    """Defect: with a full disk behind its log, `hindcast run` staged all slices, and then ended without a publication.
+
+    With a closed pipe, rich sent standard output to the null device as well, and ended the process.
+    """
+    code = """
+import logging, sys, warnings
+from jobs.console import complain, complain_json, end_process, log_to_stderr
+from jobs.streams import lose_unwritable_messages
+lose_unwritable_messages()
+log_to_stderr()
+for number in range(10000):
+    complain("a line of progress")
+complain_json({})
+logging.warning("a line of the log")
+warnings.warn("a warning")
+open(sys.argv[1], "w").write("the end")
+end_process(0)
+"""
+    command = f'set -o pipefail; "$0" -c "$1" "$2" {broken}'
+    end = tmp_path / "end"
+    done = subprocess.run(["bash", "-c", command, sys.executable, code, end], cwd=ROOT, check=False, env=os.environ)
+    assert (done.returncode, end.read_text()) == (0, "the end")
 
 
 def test_output_that_the_locale_cannot_write_is_escaped() -> None:

@@ -13,7 +13,10 @@ from windowlib.columnar.stored_loops import _directories
 
 
 def test_a_user_without_a_home_can_run_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Defect: of an installed wheel, each command of such a user ended with a call stack."""
+    """Defects: of an installed wheel, each command of such a user ended with a call stack.
+
+    `hindcast setup` put the jars into a directory named `~`, in the working directory.
+    """
 
     def unknown(uid: int) -> None:
         raise KeyError(uid)
@@ -23,6 +26,16 @@ def test_a_user_without_a_home_can_run_commands(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(pwd, "getpwuid", unknown)
     (installed := tmp_path / "jobs" / "project.py").parent.mkdir()
     shutil.copy(project.__file__, installed)
-    for module in (str(installed), java.__file__):
-        runpy.run_path(module)
+    assert runpy.run_path(str(installed))["CACHE"] == Path("/.cache/hindcast")
+    runpy.run_path(java.__file__)
     assert len(_directories()) == 1
+
+
+def test_commands_run_in_a_directory_that_was_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Defect: of an installed wheel, each command ended with a call stack there, also with an absolute lake."""
+    (installed := tmp_path / "jobs" / "project.py").parent.mkdir()
+    shutil.copy(project.__file__, installed)
+    (gone := tmp_path / "gone").mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert runpy.run_path(str(installed))["HOME"] == Path(".hindcast")

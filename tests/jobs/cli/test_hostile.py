@@ -299,13 +299,7 @@ def test_an_unexpected_error_is_one_paragraph_and_a_file_with_the_traceback(
         """As pyo3 raises it when Rust panics."""
 
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    for error in (
-        KeyError("a\x1b[2Jb"),
-        Panic("first line\nsecond"),
-        RecursionError("deep"),
-        SystemExit(0),
-        MemoryError(),
-    ):
+    for error in (KeyError("a\x1b[2Jb"), Panic("first line\nsecond"), RecursionError("deep"), SystemExit(0)):
 
         def fail(*_args: object, error: BaseException = error, **_kwargs: object) -> NoReturn:
             raise error
@@ -325,6 +319,17 @@ def test_an_unexpected_error_is_one_paragraph_and_a_file_with_the_traceback(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
     assert shell("show", "sales") == 1
     assert "The traceback could not be written to a file: No such file or directory" in shell.err
+
+
+def test_memory_that_runs_out_is_not_reported_as_a_bug(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Defect: it was, and "published results have not changed" stood there, also after a publication."""
+
+    def fail(*_args: object, **_kwargs: object) -> NoReturn:
+        raise MemoryError
+
+    monkeypatch.setattr(RequestContext, "plan", fail)
+    assert shell("plan", "sales", *RANGE) == 1
+    assert shell.err.startswith("error: Cannot allocate memory. Give the process more memory")
 
 
 def test_ctrl_c_is_not_reported_as_a_bug(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
