@@ -1,6 +1,7 @@
 """Columns of texts that are not UTF-8, which neither Python nor Arrow makes of texts."""
 
 import random
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -8,8 +9,9 @@ import pyarrow.compute as pc
 import pytest
 from pyarrow.cffi import ffi
 
-from windowlib.columnar.row_identity import RowIdentity
+from tests.support import fake_replay
 from windowlib.columnar.undecodable import has_texts
+from windowlib.records.tables import Table
 
 LATIN = b"caf\xe9"
 """A text in Latin-1."""
@@ -44,18 +46,18 @@ def as_texts(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def write_latin_texts(monkeypatch: pytest.MonkeyPatch, placeholder: bytes) -> None:
-    """Let tests store `LATIN` in place of a text, as a Hindcast before the reason `not_utf8` did."""
-    arrays = RowIdentity.arrays
+    """Let the fake replayer store `LATIN` in place of a text, as a Hindcast before the reason `not_utf8` did."""
+    named_rows = fake_replay.named_rows
 
-    def latin(identity: RowIdentity, rows: object) -> list[pa.Array]:
-        return [
-            as_texts(pc.replace_substring(one.cast(pa.binary()), placeholder, LATIN), one.type)
-            if pa.types.is_string(one.type)
-            else one
-            for one in arrays(identity, rows)  # type: ignore[arg-type]
-        ]
+    def latin(table: Table, rows: Sequence[Mapping[str, Any]]) -> dict[str, pa.Array]:
+        return {
+            name: as_texts(pc.replace_substring(column.cast(pa.binary()), placeholder, LATIN), column.type)
+            if pa.types.is_string(column.type)
+            else column
+            for name, column in named_rows(table, rows).items()
+        }
 
-    monkeypatch.setattr(RowIdentity, "arrays", latin)
+    monkeypatch.setattr(fake_replay, "named_rows", latin)
 
 
 def random_bytes(chance: random.Random, kind: pa.DataType) -> Any:  # noqa: ANN401 - any value
