@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pytest
 from pyarrow.cffi import ffi
 
-from tests.support import fake_replay
+from tests.support.plain_rows import named_rows
 from windowlib.columnar.undecodable import has_texts
 from windowlib.records.tables import Table
 
@@ -47,7 +47,6 @@ def as_texts(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 def write_latin_texts(monkeypatch: pytest.MonkeyPatch, placeholder: bytes) -> None:
     """Let the fake replayer store `LATIN` in place of a text, as a Hindcast before the reason `not_utf8` did."""
-    named_rows = fake_replay.named_rows
 
     def latin(table: Table, rows: Sequence[Mapping[str, Any]]) -> dict[str, pa.Array]:
         return {
@@ -57,7 +56,7 @@ def write_latin_texts(monkeypatch: pytest.MonkeyPatch, placeholder: bytes) -> No
             for name, column in named_rows(table, rows).items()
         }
 
-    monkeypatch.setattr(fake_replay, "named_rows", latin)
+    monkeypatch.setattr("tests.support.fake_replay.named_rows", latin)
 
 
 def random_bytes(chance: random.Random, kind: pa.DataType) -> Any:  # noqa: ANN401 - any value
