@@ -55,33 +55,29 @@ def border_change(lake: Lake, view: LedgerView, request_id: str, *, before: Stag
     starts = [pc.min(rows["window_start_ms"]).as_py() for rows in states]
     if not any(rows.num_rows for rows in states):
         return _NOTHING
-    has_same_time = _have_same_time(*specs)
-    from_ms = min((at_ms for at_ms in starts if at_ms is not None), default=0) if has_same_time else None
+    has_same_clock = former.is_processing_time == new.is_processing_time
+    from_ms = min((at_ms for at_ms in starts if at_ms is not None), default=0) if has_same_clock else None
     has_fired = bool(pc.any(pc.greater(states[1]["fired_count"], 0)).as_py())
     return border_count(
         BorderRows(
             specs=(former, new),
             keys=keys,
             has_same_keys={*specs[0].log.key_columns} == {*specs[1].log.key_columns},
-            has_same_time=has_same_time,
+            has_same_clock=has_same_clock,
             former=states[0],
             new=states[1],
             shown=stored.shown(before, from_ms=from_ms),
-            hidden=stored.results(replayed if may_hide((former, new), has_same_time=has_same_time) else []),
+            hidden=stored.results(replayed if may_hide((former, new), has_same_clock=has_same_clock) else []),
             has_all_hidden=[first, *replayed][-1].result.state_before == EMPTY_STATE,
             later=stored.results(runs if has_fired else []),
-            watermark_ms=stored.watermark_ms(*replayed[:1]) if has_same_time else None,
+            watermark_ms=stored.watermark_ms(*replayed[:1]) if has_same_clock and _have_same_time(*specs) else None,
         )
     )
 
 
 def _have_same_time(former: Pipeline, new: Pipeline) -> bool:
-    """Return whether records have the same time in both specs, so that windows of both are on one time line."""
-    times = [
-        (spec.log.event_time, spec.log.columns, spec.windows is not None and spec.windows.is_processing_time)
-        for spec in (former, new)
-    ]
-    return times[0] == times[1]
+    """Return whether records have the same event time in both specs, so that windows of both are on one time line."""
+    return (former.log.event_time, former.log.columns) == (new.log.event_time, new.log.columns)
 
 
 def _before(by_state: RunsByState, first: StagedRun) -> Iterator[StagedRun]:

@@ -9,7 +9,7 @@ numbers of both chains are compared for each *group*: the windows of one key tha
 records. If the new spec has each sliding window of the former one, windows with equal bounds are compared. Otherwise a
 group has windows that follow each other. If the size is a multiple of the slide, it has each record once. If not, no
 choice of windows has: the group has each waiting record at least once, and each open one at most once, so that no loss
-is missed. If the specs place records by different times, no bounds can be compared: all windows of a key are one group.
+is missed. If only one spec places records by processing time, bounds mean nothing: all windows of a key are one group.
 Nothing is lost of a group that begins after the last window of the new grid that has fired. Repeats between
 two sliding grids, and in a window that overlaps one that has fired, can be missed.
 """
@@ -105,14 +105,14 @@ class BorderRows:
     - `hidden`: the results that the new chain has fired before the border, and `later`: those after it.
     - `has_all_hidden`: the new chain began without a warm-up, which fires no pane of the windows before it.
     - `has_same_keys`: no spec has another key column. A pane replaces one of the same key and bounds.
-    - `has_same_time`: records have the same time in both specs, so that windows of both are on one time line.
+    - `has_same_clock`: both specs place records by event time, or both by processing time.
     - `watermark_ms`: the greatest watermark of the new chain at the border; None if it is not known.
     """
 
     specs: tuple[WindowsGrammar, WindowsGrammar]
     keys: Sequence[str]
     has_same_keys: bool
-    has_same_time: bool
+    has_same_clock: bool
     former: pa.Table
     new: pa.Table
     shown: pa.Table
@@ -145,7 +145,7 @@ def _sql(rows: BorderRows) -> str:
     former, new = rows.specs
     columns = ["''", *(f"CAST({quote_duckdb(name)} AS VARCHAR)" for name in rows.keys)]
     key = f"[{', '.join(columns)}] AS key"
-    is_apart = rows.has_same_time and former.sliding is not None and new.sliding is not None
+    is_apart = rows.has_same_clock and former.sliding is not None and new.sliding is not None
     is_same = is_apart and _has_each(new.sliding, former.sliding)
     purges = new.trigger is not None and new.trigger.purging is not None
     repeats_panes = new.accumulation != "discarding" and not purges
@@ -158,7 +158,7 @@ def _sql(rows: BorderRows) -> str:
         fires_left=new.leftovers == "fire",
         shows_left_again=new.leftovers == "fire" and repeats_panes,
     )
-    bounds = "s, e" if rows.has_same_time else _ENDS.format("NULL", "NULL")
+    bounds = "s, e" if rows.has_same_clock else _ENDS.format("NULL", "NULL")
     waiting, unfired, sure = "FROM waiting", "FROM open", "FROM open WHERE is_sure"
     lost = _GROUPS.format(
         name="lost", bounds=bounds, is_apart=is_same, open=unfired if is_same else _at_most_once(unfired, new.sliding),
@@ -170,7 +170,7 @@ def _sql(rows: BorderRows) -> str:
         waiting=waiting if is_apart else _at_least_once(waiting, former.sliding),
     )  # fmt: skip
     is_lost = f"(waiting > open AND {'true' if fires_at_end(new) else _IS_HIDDEN})"
-    if may_hide(rows.specs, has_same_time=rows.has_same_time):
+    if may_hide(rows.specs, has_same_clock=rows.has_same_clock):
         is_lost += f" OR ({_MAY_BE_LOST})"
     all_shown_ms = None if rows.watermark_ms is None else _all_shown_from(new, rows.watermark_ms)
     if all_shown_ms is not None:
@@ -238,9 +238,9 @@ def fires_at_end(windows: WindowsGrammar) -> bool:
     return trigger is None or trigger.kind in _AT_THE_END | {"continuous", "after_watermark"}
 
 
-def may_hide(specs: Sequence[WindowsGrammar], *, has_same_time: bool) -> bool:
+def may_hide(specs: Sequence[WindowsGrammar], *, has_same_clock: bool) -> bool:
     """Return whether records that only the new chain has fired may wait beside as many that readers see."""
-    return not has_same_time or any(map(fires_early, specs))
+    return not has_same_clock or any(map(fires_early, specs))
 
 
 def fires_early(windows: WindowsGrammar) -> bool:

@@ -121,7 +121,7 @@ def play(events: Sequence[Event], former: Pipeline, new: Pipeline, *, border: in
         specs=(former.windows, new.windows),
         keys=[name for name in keys[1] if name in keys[0]],
         has_same_keys=keys[0] == keys[1],
-        has_same_time=is_same,
+        has_same_clock=is_same,
         former=chains[0].arrow["window_state"][border - 1],
         new=chains[1].arrow["window_state"][border - 1],
         shown=shown(before[:border], former),
