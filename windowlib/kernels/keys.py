@@ -154,7 +154,10 @@ class _ColumnCodes:
     def values(self, codes: Int64s) -> pa.Array:
         if len(self._parts) != 1:
             self._parts = [pa.concat_arrays([pa.array([], self.kind), *self._parts])]
-        return self._parts[0].take(pa.array(codes))
+        values = self._parts[0]
+        if pa.types.is_integer(self.kind) and not values.null_count:
+            return pa.array(values.to_numpy().take(codes))  # twice as fast as Arrow's take
+        return values.take(pa.array(codes))
 
     def _reach(self, low: int, high: int) -> bool:
         """Widen the direct table to this range of values. Return False if it becomes too large."""

@@ -16,10 +16,10 @@ import numpy as np
 
 from windowlib.bounds import MAX_TIME_MS
 from windowlib.kernels.aggregates.column_aggregate import Bools, Int64s
-from windowlib.kernels.block import FARTHEST_MS, RecordBlock, counts_below
+from windowlib.kernels.block import FARTHEST_MS, RecordBlock
 from windowlib.kernels.completed import CompletedWindows, LateEntries
 from windowlib.kernels.edges import EdgeColumns
-from windowlib.kernels.grouping import PairCodes, expanded, sorted_rows, starts_of, window_codes
+from windowlib.kernels.grouping import PairCodes, counts_before, expanded, sorted_rows, starts_of, window_codes
 from windowlib.kernels.open_windows import OpenWindows
 from windowlib.kernels.panes import Misses
 from windowlib.kernels.slices_of_time import SlicesOfTime
@@ -233,7 +233,7 @@ class SlidingWindows:
             low = row + start
             ends = pairs.codes(slices.key_code[low], number * per_slide + per_size)
             if len(low):
-                yield _Ranges(number, low, counts_below(codes, ends))
+                yield _Ranges(number, low, counts_before(codes, ends))
 
     def _contents(self, ranges: _Ranges) -> tuple[Any, ...]:
         begin, end = int(ranges.low.min()), int(ranges.high.max())

@@ -6,7 +6,16 @@ import pytest
 from tests.support.fuzzing import seeds
 from windowlib.columnar.compiled import CompiledLoops
 from windowlib.kernels import grouping
-from windowlib.kernels.grouping import PairCodes, sorted_words, window_codes
+from windowlib.kernels.grouping import PairCodes, counts_before, sorted_words, window_codes
+
+
+@pytest.mark.fuzz
+def test_counts_before_bounds_are_those_of_a_binary_search() -> None:
+    for seed in seeds(200):
+        random = np.random.default_rng(seed)
+        values = np.sort(random.integers(-20, 20, random.integers(0, 30)))
+        bounds = np.sort(random.integers(-25, 25, random.integers(1, 60)))
+        assert counts_before(values, bounds).tolist() == np.searchsorted(values, bounds, side="left").tolist()
 
 
 @pytest.mark.fuzz
