@@ -33,7 +33,7 @@ def read_json(path: Path) -> Any:  # noqa: ANN401 -- any JSON value; the caller 
     if len(raw) > MAX_BYTES:
         raise SpecError(f"{path}: is larger than {MAX_BYTES:,} bytes, which is the limit; split it")
     try:
-        text = raw.decode("utf-8")
+        text = raw.decode("utf-8-sig")  # editors of Windows write a mark at the beginning
     except UnicodeDecodeError as error:
         raise SpecError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from error
     _check_depth(text, path)

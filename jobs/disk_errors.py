@@ -13,6 +13,7 @@ from typing import Final
 
 from windowlib.errors import StoreError
 
+_OTHER_DISK: Final = "A lake, and a Delta table of an export, need a file system with hard links"
 _ADVICE: Final = {
     errno.ENOSPC: "Free space on that disk, and run the same command again",
     errno.EDQUOT: "Free space there or raise the quota, and run the same command again",
@@ -20,7 +21,9 @@ _ADVICE: Final = {
     errno.EIO: "Check that disk and its mount, and run the same command again",
     errno.EACCES: "Give this user the right to use it, and run the same command again",
     errno.EMFILE: "Raise the limit of open files of a process (ulimit -n), and run the same command again",
-    errno.EPERM: "Give this user the right to use it, and run the same command again",
+    errno.EPERM: f"Give this user the right to use it, and run the same command again. {_OTHER_DISK}",
+    errno.ENOTSUP: _OTHER_DISK,
+    errno.ENOSYS: _OTHER_DISK,
     errno.EFBIG: "Raise the limit of the size of a file (ulimit -f), and run the same command again",
     errno.ENOMEM: "Give the process more memory (the container's limit, ulimit -v), and run the same command again",
     errno.EAGAIN: "Raise the limit of processes and threads (of the user: ulimit -u; of the container: pids), and run "

@@ -43,7 +43,7 @@ def checked_place(text: str, what: str) -> str:
         raise SpecError(f"{what}: {shortened(masked)!r} {CREDENTIALS}")
     problem = f"{what} must be a directory or a URI, found {shortened(text)!r}"
     if not text.strip() or escaped(text) != text:
-        raise SpecError(f"{problem}; write a path without control characters")
+        raise SpecError(f"{problem}; write a path of UTF-8 text without control characters")
     match = _URI.match(text)
     if match is None and "://" not in text:
         return _checked_path(text, problem)

@@ -1,6 +1,5 @@
 """Writes rows to a place outside the lake, whole or not at all: as a Parquet file, a CSV file or a Delta table."""
 
-import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from uuid import uuid4
 
 from jobs.lake.parquet_files import parquet_writer
 from jobs.lake.plain_table import append_plain, create_plain, open_plain, write_rows
+from jobs.new_file import give_new_name
 from jobs.plain_text import escaped_json
 from jobs.reading.plain_values import column_values, plain
 from jobs.storage import is_remote
@@ -87,7 +87,7 @@ def _new_place(target: str, *, is_directory: bool) -> Iterator[Path]:
         if is_directory:
             part.rename(path)  # replaces an empty directory, and no other
         else:
-            os.link(part, path)  # fails if there is such a file; a rename would replace it
+            give_new_name(part, path)
     except OSError as error:
         raise RequestError(f"{path} cannot be written: {error.strerror or error}") from error
     finally:

@@ -1,4 +1,4 @@
-"""Search for a Java 17, which Spark 4.2 needs. Standard library only, because the set-up runs it before any install."""
+"""Search for a Java 17, which Spark 4.2 needs. No library, because the set-up runs it before any install."""
 
 import os
 import re
@@ -8,12 +8,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from windowlib.errors import RequestError
+
 JAVA_VERSION = 17
 _SDKMAN = os.path.expanduser("~/.sdkman/candidates/java")  # noqa: PTH111 - Path.home() fails for a user without one
 _JVM_DIRECTORIES = (Path("/usr/lib/jvm"), Path("/usr/java"), Path("/opt"), Path(_SDKMAN))
 
 
-class JavaNotFound(Exception):  # noqa: N818  (not a HindcastError: windowlib is not installed yet)
+class JavaNotFound(RequestError):  # noqa: N818
     """This machine has no Java 17. The message says which Java was found and what to install."""
 
 
@@ -42,6 +44,16 @@ def export_java_home() -> Path:
     home = find_java()
     os.environ["JAVA_HOME"] = str(home)
     return home
+
+
+def ensure_java() -> None:
+    """Set JAVA_HOME if the Java that Spark would start, of JAVA_HOME or else the PATH, is missing.
+
+    Raises JavaNotFound: this machine has no Java 17.
+    """
+    home = os.environ.get("JAVA_HOME")
+    if shutil.which("java", path=f"{home}/bin" if home else None) is None:
+        export_java_home()
 
 
 def _candidates(environ: Mapping[str, str]) -> Iterator[Path]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from jobs.spark.code_archive import code_archive
 from jobs.spark.jars import class_path, delta_jars
+from jobs.spark.java import ensure_java
 from jobs.spark.java_options import OPTIMISE_FROM, class_path_option, find_archive, java_options, spark_jars
 from jobs.spark.object_storage import object_storage
 from jobs.spark.private_dir import private_directory
@@ -101,8 +102,10 @@ def spark_context(
 
     Raises:
         JarsMissing: a jar of Delta is missing, or one that a place of `reads` needs.
+        JavaNotFound: this machine has no Java 17.
     """
     storage = object_storage(reads, may_read=may_read)
+    ensure_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers start the python3 of the PATH
     with _without_warnings_of_pandas():
         from pyspark import SparkContext

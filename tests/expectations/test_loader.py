@@ -48,6 +48,13 @@ def test_the_content_of_a_file_ignores_white_space_and_key_order(tmp_path: Path)
     assert load_suite_file(tight).content == load_suite_file(loose).content
 
 
+def test_a_file_of_an_editor_of_windows_is_read(tmp_path: Path) -> None:
+    """Defect: a pipeline file may begin with a byte order mark, and a suite was refused for it."""
+    text = json.dumps(suite_of(NOT_NULL), indent=1)
+    marked = write(tmp_path, "\ufeff" + text.replace("\n", "\r\n"), "marked.json")
+    assert load_suite_file(marked).content == load_suite_file(write(tmp_path, text)).content
+
+
 def comparison(**changes: object) -> dict[str, Any]:
     whole = {"type": "comparison", "column": {"name": "kind"}, "operator": "==", "parameter": "result"}
     return whole | changes

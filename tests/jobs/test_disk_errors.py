@@ -50,9 +50,14 @@ def test_other_errors_are_none_of_a_disk(error: Exception | None) -> None:
 
 def test_a_place_that_a_user_may_not_use_is_recognised() -> None:
     for error in (PermissionError(errno.EACCES, "x"), OSError("x. Detail: [errno 1] Operation not permitted")):
-        assert (disk_problem(error) or "").endswith(
-            "Give this user the right to use it, and run the same command again"
-        )
+        assert "Give this user the right to use it, and run the same command again" in (disk_problem(error) or "")
+
+
+def test_a_file_system_without_hard_links_is_recognised() -> None:
+    """Delta's commit to a lake on a disk is a hard link, and deltalake tells only the number of the error."""
+    for code in (errno.EPERM, errno.ENOSYS, errno.ENOTSUP):
+        text = f"Generic LocalFileSystem error: Unable to rename file (os error {code})"
+        assert "file system with hard links" in (disk_problem(OSError(text)) or "")
 
 
 class OutOfMemoryException(Exception):  # noqa: N818 - named as DuckDB's

@@ -13,8 +13,9 @@ from types import ModuleType
 import pytest
 
 from jobs.spark.jars import JarsMissing, delta_jars, listed_jars
-from jobs.spark.java import JavaNotFound, find_java
+from jobs.spark.java import JavaNotFound, ensure_java, find_java
 from tests.support.places import ROOT
+from windowlib.errors import RequestError
 
 LOCKS = (
     "requirements.lock",
@@ -73,6 +74,22 @@ def test_java_is_found_in_the_usual_directories(tmp_path: Path, monkeypatch: pyt
     _java_home(tmp_path / "java-11", "11.0.2")
     right = _java_home(tmp_path / "java-17", "17.0.9")
     assert find_java({"PATH": ""}) == right
+
+
+def test_spark_starts_a_java_that_is_installed_or_the_error_is_no_bug(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Defect: without Java, or with a JAVA_HOME that is gone, a replay with Spark was "a bug in Hindcast"."""
+    monkeypatch.setattr("jobs.spark.java._JVM_DIRECTORIES", (tmp_path,))
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "gone"))
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(RequestError, match=r"needs Java 17.*or set JAVA_HOME"):
+        ensure_java()
+    right = _java_home(tmp_path / "java-17", "17.0.9")
+    ensure_java()
+    assert os.environ["JAVA_HOME"] == str(right)
+    right.joinpath("bin", "java").write_text("not started again")
+    ensure_java()
 
 
 def test_a_directory_that_this_user_may_not_read_is_passed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
