@@ -29,7 +29,7 @@ NOT_NEEDED = {"email", "psutil", "rich", "zipfile"}
         ("jobs.cli.run", 421),
         ("jobs.cli.inspect", 503),
         ("jobs.cli.explain", 515),
-        ("jobs.cli.run, jobs.review.execution", 694),
+        ("jobs.cli.run, jobs.review.execution", 696),
     ],
 )
 def test_a_command_imports_few_modules(modules: str, most: int) -> None:
