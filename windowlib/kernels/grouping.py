@@ -91,8 +91,8 @@ def sorted_words(words: Int64s, *, from_bit: int = 0) -> Int64s:
     Compiled loops place them digit by digit, in 5 ns a word. numpy takes 9 ns, and 40 ns on processors whose AVX-512
     stores chosen lanes slowly (AMD Zen 4).
     """
-    loops = PROCESS.for_words(0)
-    if loops is None or len(words) < SORTED_WORDS:
+    loops = None if len(words) < SORTED_WORDS else PROCESS.for_words(len(words))
+    if loops is None:
         words.sort()
         return words
     end_bit = int(words.max()).bit_length()
