@@ -191,9 +191,9 @@ class Projection:
     def _make_view(self, version: int) -> LedgerView:
         self._share()
         if self._ordered is None:
+            self._published = None  # first: another thread may copy this fold meanwhile
             items = sorted(self._slices.items(), key=lambda item: item[1][0])
             self._ordered = Later(zip(map(itemgetter(0), items), cells(items, _slice), strict=True))
-            self._published = None
         if self._published is None:
             self._published = {name: shown for name in self._ordered if (shown := self._seen.get(name)) is not None}
         self._of_runs = self._of_runs or fields_of_view(self.runs.copy())

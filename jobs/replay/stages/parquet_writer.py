@@ -62,9 +62,10 @@ class SliceWriter:
 
     def _write(self, columns: Mapping[str, pa.Array | pa.ChunkedArray], rows: int) -> None:
         nullable = {name for name, column in columns.items() if column.null_count or pa.types.is_nested(column.type)}
-        is_fitting = all(field.nullable or field.name not in nullable for field in self._schema)
-        if self._writer is None or self._rows + rows > self.rows_per_file or not is_fitting:
+        known = {field.name for field in self._schema if field.nullable}
+        if self._writer is None or self._rows + rows > self.rows_per_file or not nullable <= known:
             self.close()
+            nullable |= known  # else nulls that come and go in two columns would begin a file for each call
             # To mark each value of a nullable column as one that is not null takes a quarter of the writer's time.
             fields = [pa.field(name, column.type, name in nullable) for name, column in columns.items()]
             self._schema = pa.schema(fields)

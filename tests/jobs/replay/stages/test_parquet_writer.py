@@ -151,3 +151,15 @@ def test_a_column_without_nulls_is_stored_as_one_and_later_nulls_are_in_another_
     assert not first.schema_arrow.field("n").nullable
     assert first.schema_arrow.field("is_last").nullable
     assert second.read(["k", "n"]).to_pydict() == {"k": [None] * 3 + [7, 8, 9], "n": [3, 4, 5, 0, 1, 2]}
+
+
+def test_nulls_that_come_and_go_begin_at_most_one_file_for_each_column(tmp_path: Path) -> None:
+    """A file whose columns were nullable for one call only would end with the next one."""
+    files = SliceWriter(table=TABLE, root=str(tmp_path), columns=COLUMNS, rows_per_file=1_000)
+    whole = rows_of(range(1)).set_column(0, "k", pa.array([7], pa.int64()))
+    without_k, without_n = rows_of(range(1)), whole.set_column(whole.column_names.index("n"), "n", pa.nulls(1))
+    for rows in (whole, *[without_k, without_n] * 9):
+        files.write(rows)
+    files.close()
+    counts = [pq.read_metadata(tmp_path / written.file.path).num_rows for written in files.written]
+    assert counts == [1, 1, 17]
