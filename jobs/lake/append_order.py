@@ -18,6 +18,7 @@ from jobs.lake.pinned_files import AppendPlace, PinnedFile
 from jobs.lake.row_tracking import (
     ROW_TRACKING,
     RowPlace,
+    append_versions,
     has_first_name,
     has_ids_of_creation,
     row_places,
@@ -133,23 +134,30 @@ class _NewIds:
 
     log: LogVersion
     files: LogFiles
+    _read: dict[int, Mapping[str, Origin]] = field(default_factory=dict)
 
     def resolved(self, placed: Sequence[PinnedFile]) -> tuple[PinnedFile, ...]:
         """Return the files. Raises LogError: the records of a file have new ids."""
         for file in placed:
             version = -1 if file.appended is None else file.appended.commit
             place = place_of(self.files.root, file.path)
-            origin = dict(origins_of(self.files, version)).get(place) if version in self.files.commits else None
+            origin = self._origins(version).get(place)
             if origin is None or (origin.add.get("dataChange", True) and origin.operation not in _COPIES):
                 continue
-            if stored_versions(self.log, place, version) is None:
+            if append_versions(self.log, self.files, place, own=version) is None:
                 raise _unknown(
                     self.log,
                     file,
-                    f"row tracking was switched off once, and commit {version} ({origin.operation}) gave new row ids "
-                    f"to the records of file {file.path}",
+                    f"row tracking was switched off once, and commit {version} ({origin.operation}), or an earlier "
+                    f"one, gave new row ids to the records of file {file.path}",
                 )
         return tuple(placed)
+
+    def _origins(self, version: int) -> Mapping[str, Origin]:
+        """Return the files that a commit adds, by their places."""
+        if version not in self._read:
+            self._read[version] = dict(origins_of(self.files, version)) if version in self.files.commits else {}
+        return self._read[version]
 
 
 def _unknown(log: LogVersion, file: PinnedFile, why: str) -> LogError:

@@ -24,7 +24,7 @@ from jobs.lake.file_origins import Origin, origins_of
 from jobs.lake.log_files import Entry, LogFiles, place_of, written_ms
 from jobs.lake.log_version import DataFile
 from jobs.lake.pinned_files import PinnedFile
-from jobs.lake.row_tracking import ROW_TRACKING, stored_versions
+from jobs.lake.row_tracking import ROW_TRACKING, append_versions
 from jobs.lake.slice_instants import Span
 from jobs.lake.slicing import SlicedFiles, Slicing, overlapped
 from windowlib.bounds import MIN_TIMESTAMP_MS
@@ -120,11 +120,11 @@ class CommitSlicing(Slicing):
         return Span(self.times[versions[0]], self.times[versions[1]])
 
     def _stored_versions(self, place: str, origin: Origin) -> tuple[int, int] | None:
-        """Return the lowest and the highest commit of the rows of a file that was rewritten; None if unknown."""
+        """Return the lowest and the highest commit that appended rows of a rewritten file; None if unknown."""
         own = origin.add.get("defaultRowCommitVersion")
         if self.log.configuration.get(ROW_TRACKING) != "true" or not isinstance(own, int):
             return None
-        return stored_versions(self.log, place, own)
+        return append_versions(self.log, self.log_files, place, own=own)
 
     def _unknown(self, file: DataFile, origin: Origin | None, slice_id: str) -> LogError:
         if origin is None:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from jobs.lake.damage import log_errors
-from jobs.lake.log_files import LogFiles, checkpoint_entries, place_of
+from jobs.lake.log_files import Entry, LogFiles, checkpoint_entries, commit_info, place_of
 from jobs.lake.log_version import DataFile, LogVersion
+from jobs.lake.parquet_files import open_parquet
 from jobs.storage import file_system
 from windowlib.libraries import pq
 
@@ -159,6 +160,32 @@ def stored_versions(log: LogVersion, place: str, own: int) -> tuple[int, int] | 
     column = footer.schema.names.index(name)
     bounds = [_bounds(footer.row_group(group), column, own) for group in range(footer.num_row_groups)]
     return min((low for low, _ in bounds), default=own), max((high for _, high in bounds), default=own)
+
+
+def append_versions(log: LogVersion, files: LogFiles, place: str, *, own: int) -> tuple[int, int] | None:
+    """Return the lowest and the highest commit that appended the rows of a file; None if the file does not tell it.
+
+    A commit that rewrites rows while row tracking is switched off gives them its own version, and so does a backfill.
+    OPTIMIZE stores these versions later. Raises LogError: a file is damaged or lost.
+    """
+    stored = stored_versions(log, place, own)
+    span = () if stored is None else range(max(stored[0], 0), stored[1] + 1)
+    copies = {commit for commit in span if commit != own and commit in files.commits and _copies(files.entries(commit))}
+    return stored if not copies or copies.isdisjoint(_row_versions(log, place)) else None
+
+
+def _copies(entries: Sequence[Entry]) -> bool:
+    """Return whether a commit only writes records again: none of them is new."""
+    is_delete = commit_info(entries).get("operation") == "DELETE"
+    return any(is_delete or not entry["add"].get("dataChange", True) for entry in entries if "add" in entry)
+
+
+def _row_versions(log: LogVersion, place: str) -> Iterator[int]:
+    """Yield the versions that a file stores for its rows, with repetitions."""
+    name = log.configuration[VERSION_COLUMN]
+    with log_errors(log.uri, f"reading {place}"), file_system(log.uri)[0].open_input_file(place) as data:
+        for batch in open_parquet(data).iter_batches(columns=[name]):
+            yield from batch.column(0).unique().drop_null().to_pylist()
 
 
 def _bounds(group: Any, column: int, own: int) -> tuple[int, int]:  # noqa: ANN401 - pyarrow ships no types for footers

@@ -287,15 +287,23 @@ def test_files_that_were_compacted_while_row_tracking_was_off_are_refused(tmp_pa
     """Defect: OPTIMIZE stores no row ids then, and the order inside its files was taken as that of appending."""
     log = _born(tmp_path)
     [*first, _] = [add for add in _adds(log) if add["partitionValues"]["day"] == "1970-01-01"]
-    path = "day=1970-01-01/compacted.parquet"
+    path = "day=1970-01-01/first.parquet"
     pq.write_table(pa.concat_tables([pq.ParquetFile(log / add["path"]).read() for add in reversed(first)]), log / path)
     gone = [{"remove": {**add, "deletionTimestamp": 0, "dataChange": False}} for add in first]
     new = first[0] | {"path": path, "size": (log / path).stat().st_size, "stats": json.dumps({"numRecords": 6})}
     new |= {"dataChange": False, "baseRowId": 15, "defaultRowCommitVersion": 3}
     _commit(log, *gone, {"add": new}, operation="OPTIMIZE")
-    with pytest.raises(LogError, match=r"slice 1970-01-01 .* switched off once, and commit 3 \(OPTIMIZE\) gave new"):
+    with pytest.raises(LogError, match=r"slice 1970-01-01 .* switched off once, and commit 3 \(OPTIMIZE\), or"):
         _pin(log)
     assert len(_pin(log, DAYS[1:]).files) == 2
+    # Defect: the next OPTIMIZE, with row tracking on, stored the new ids, and they were taken as those of the appends.
+    _rewrite(log, [1, 3, 4])
+    with pytest.raises(LogError, match=r"slice 1970-01-01 .* and commit 4 \(OPTIMIZE\), or an earlier one, gave new"):
+        _pin(log)
+    (log / "day=1970-01-01/compacted.parquet").rename(log / "day=1970-01-01/second.parquet")
+    commits_of(log)[-1].unlink()
+    _rewrite(log, [0, 2, 4])  # records of commits before and after it
+    assert len(_pin(log).files) == 3
 
 
 def test_a_log_that_has_dropped_row_tracking_and_got_it_again_is_refused(tmp_path: Path) -> None:
@@ -310,7 +318,7 @@ def test_a_log_that_has_dropped_row_tracking_and_got_it_again_is_refused(tmp_pat
     _commit(log, *again, operation="ROW TRACKING BACKFILL")
     _commit(log, metadata, operation="SET TBLPROPERTIES")
     for order in (BY_COMMITS, CommitOrder(row_ids=False)):
-        with pytest.raises(LogError, match=r"commit 3 \(ROW TRACKING BACKFILL\) gave new row ids"):
+        with pytest.raises(LogError, match=r"commit 3 \(ROW TRACKING BACKFILL\), or an earlier one, gave"):
             _pin(log, order=order)
     assert _unordered(log) == {"1970-01-01", "1970-01-02"}
     DeltaTable(str(log), version=2).create_checkpoint()

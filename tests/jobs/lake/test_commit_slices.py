@@ -23,7 +23,7 @@ from jobs.lake.row_tracking import stored_versions
 from jobs.pipeline.look_back import LookBack
 from jobs.pipeline.models.log import SliceGrammar
 from jobs.runs import Slice
-from tests.support.delta_logs import clean_commits, commits_of
+from tests.support.delta_logs import clean_commits, commits_of, track_rows_later
 from tests.support.fuzzing import seeds
 from windowlib.errors import LogError
 
@@ -112,6 +112,30 @@ def test_a_compacted_file_is_refused_where_it_may_have_records(tmp_path: Path) -
     with pytest.raises(LogError, match=r"commit 2 \(OPTIMIZE\) wrote file part-.* from records that other commits"):
         _pin(log)
     assert _records(_pin(log, HOURS[4:])) == {"1970-01-01T05": 2}
+
+
+def test_compacted_records_from_before_row_tracking_are_not_in_the_slice_of_the_backfill(tmp_path: Path) -> None:
+    """Defect: OPTIMIZE stores the version of the backfill in them, and they moved to its slice."""
+    for stored, records in ((3, None), (5, {"1970-01-01T01": 4, "1970-01-01T02": 2})):
+        log = tmp_path / str(stored)
+        for hour in (1, 1, 2):
+            _append(log, hour * HOUR_MS)
+        track_rows_later(log, Random(1), after=2)  # the commits 2, 3 and 4 switch it on, and 3 is the backfill
+        row = {"_row-id-col-1": [0, 1], "_row-commit-version-col-1": pa.array([stored] * 2, pa.int64())}
+        pq.write_table(pa.table({"id": [7, 7]} | row), log / "compacted.parquet")
+        [add] = [
+            entry["add"] for entry in map(json.loads, commits_of(log)[-1].read_text().splitlines()) if "add" in entry
+        ]
+        new = add | {"path": "compacted.parquet", "dataChange": False, "defaultRowCommitVersion": 6}
+        new["size"] = (log / "compacted.parquet").stat().st_size
+        gone = {"path": add["path"], "dataChange": False, "deletionTimestamp": 0}
+        lines = [{"commitInfo": {"operation": "OPTIMIZE", "timestamp": 3 * HOUR_MS}}, {"remove": gone}, {"add": new}]
+        (log / "_delta_log" / f"{6:020}.json").write_text("\n".join(map(json.dumps, lines)))
+        if records is None:
+            with pytest.raises(LogError, match=r"commit 6 \(OPTIMIZE\) wrote file compacted.parquet from records"):
+                _pin(log)
+        else:
+            assert _records(_pin(log)) == records
 
 
 def test_a_commit_that_is_gone_is_refused_where_it_may_have_records(tmp_path: Path) -> None:
