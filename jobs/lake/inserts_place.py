@@ -177,7 +177,9 @@ class InsertsVersion(LogVersion):
         versions = sorted(files.commits)
         files.read_ahead(versions)
         newest: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {}  # a commit may add a file again
-        names = self.physical
+        # Log retention may have removed the metadata of the first files.
+        is_changed = any("metaData" in entry for version in versions for entry in files.entries(version))
+        names = ((self.former(versions[0]) if is_changed else None) or self).physical
         for version in versions:
             entries = files.entries(version)
             names = next((_stored_names(entry["metaData"]) for entry in entries if "metaData" in entry), names)

@@ -281,24 +281,41 @@ def test_a_file_that_is_added_twice_is_one_file(tmp_path: Path) -> None:
     assert [run.result.counts.read for run in shop.run().runs] == [6, 6, 6]
 
 
-def test_files_with_other_names_of_columns_are_refused(tmp_path: Path) -> None:
-    """Defect: after column mapping was removed, all values of the columns of older files were read as nulls."""
-    shop = Shop(tmp_path)
-    shop.append(records(random.Random(1), 0, 4, 0))
-    [first] = commits_of(shop.log)
-    entries = json_lines(first.read_bytes())
+def _with_physical_name(commit: Path) -> str:
+    """Let a column have another name in the files since a commit; return the metadata from before."""
+    entries = json_lines(commit.read_bytes())
     plain = json.dumps(next(entry for entry in entries if "metaData" in entry))
     for metadata in (entry["metaData"] for entry in entries if "metaData" in entry):
         schema = json.loads(metadata["schemaString"])
-        schema["fields"][2]["metadata"] = {"delta.columnMapping.physicalName": "col-v"}
+        for field in schema["fields"]:
+            physical = "col-v" if field["name"] == "v" else field["name"]
+            field["metadata"] = {"delta.columnMapping.physicalName": physical}
         metadata["schemaString"] = json.dumps(schema)
         metadata["configuration"]["delta.columnMapping.mode"] = "name"
-    first.write_text("\n".join(map(json.dumps, entries)))
+    commit.write_text("\n".join(map(json.dumps, entries)))
+    return plain
+
+
+@pytest.mark.parametrize("has_retention", [False, True])
+def test_files_with_other_names_of_columns_are_refused(tmp_path: Path, *, has_retention: bool) -> None:
+    """Defect: after column mapping was removed, all values of the columns of older files were read as nulls.
+
+    So it was if log retention had removed the commit that tells the names of the first files that can be read.
+    """
+    shop = Shop(tmp_path)
+    for day in range(1 + has_retention):
+        shop.append(records(random.Random(day), 4 * day, 4, day))
+    first, *_ = commits_of(shop.log)
+    plain = _with_physical_name(first)
+    if has_retention:
+        shop.table.create_checkpoint()
+        first.unlink()
     removal = {"commitInfo": {"operation": "REMOVE COLUMN MAPPING"}}
-    (shop.log / "_delta_log" / f"{1:020}.json").write_text(f"{json.dumps(removal)}\n{plain}")
-    assert "the file has columns of the log under other names" in _refusal(shop)
-    shop.append(records(random.Random(2), 4, 4, 1))
-    assert shop.run(1, 2).is_published
+    (shop.log / "_delta_log" / f"{1 + has_retention:020}.json").write_text(f"{json.dumps(removal)}\n{plain}")
+    with pytest.raises(LogError, match="the file has columns of the log under other names"):
+        shop.run(int(has_retention))
+    shop.append(records(random.Random(2), 8, 4, 2))
+    assert shop.run(2, 3).is_published
 
 
 def test_slices_of_commits_that_are_gone_are_refused(tmp_path: Path) -> None:
