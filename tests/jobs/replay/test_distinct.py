@@ -381,7 +381,7 @@ def test_a_slice_is_refused_if_a_slice_that_it_reads_lost_records(tmp_path: Path
     replay(tmp_path, pipeline)
     DeltaTable(str(tmp_path / "all_log")).delete("id = 'x'")
     assert changed(tmp_path, pipeline) == ["6", "7"]
-    with pytest.raises(LogError, match=r"records of slice 2026-01-06 .*commit 5 \(DELETE\)"):
+    with pytest.raises(LogError, match=r"commit 5 \(DELETE\) removed or changed records of slice 2026-01-06"):
         replay(tmp_path, pipeline, days=(2, 3))
     assert [run.result.slice.slice_id[-1] for run in replay(tmp_path, pipeline, days=(3, DAYS)).runs] == ["8", "9"]
 
