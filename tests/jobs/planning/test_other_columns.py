@@ -1,6 +1,7 @@
 """A name of the log that is that of another column: a run has read other values, although no file has changed."""
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 from pathlib import Path
 from random import Random
 
@@ -8,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from jobs.lake.log_match import Match, compare_coordinates, match_input, other_log
+from jobs.ledger.events import coordinates_of
 from jobs.planning.assessing import assess, restate_rule
 from jobs.planning.changed_slices import look_at_log
 from jobs.runs import NO_ID, LogCoordinates, Sighting
@@ -94,6 +96,15 @@ def test_only_names_that_are_gone_or_of_another_column_are_not_kept() -> None:
     columns = {V + W: True, V + W + W + W: True, V + V: False, W + W: False}
     assert {own: log.keeps_columns(replace(log, columns=own)) for own in columns} == columns
     assert replace(log, columns="").keeps_columns(log)
+
+
+def test_the_columns_of_many_runs_are_kept_once() -> None:
+    """A log of 1,000 columns has 16 kB of them, which each slice of a ledger stores."""
+    stored = json.dumps(
+        asdict(LogCoordinates(table_id="t", version=1, commits=(), files=1, records=1, bytes=1, columns=V))
+    )
+    first, second = (coordinates_of(json.loads(stored)).columns for _ in range(2))
+    assert first is second
 
 
 @pytest.mark.parametrize("key", [FIELD_ID, PHYSICAL_NAME])
