@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from enum import Enum
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 from jobs.plain_text import counted
@@ -131,11 +132,11 @@ class LogCoordinates:
 
         A log that maps its columns no more has rewritten its files with the names that the columns had then.
         """
-        if self.columns == now.columns:
-            return False
-        new = dict(_hash_pairs(now.columns))
-        pairs = ((name, name if own == NO_ID else own) for name, own in _hash_pairs(self.columns))
-        return any(new.get(name, NO_ID) not in {own, NO_ID} for name, own in pairs)
+        return self.columns != now.columns and _is_other(self.columns, now.columns)
+
+    def keeps_columns(self, now: "LogCoordinates") -> bool:
+        """Return whether each name is still that of its column."""
+        return {*_hash_pairs(self.columns)} <= {*_hash_pairs(now.columns)}
 
     @property
     def is_listed(self) -> bool:
@@ -151,6 +152,15 @@ class LogCoordinates:
     def named_version(self) -> str:
         """The version for people."""
         return f"listing {self.version:012x}" if self.is_listed else f"version {self.version}"
+
+
+@lru_cache(maxsize=16)
+def _is_other(then: str, now: str) -> bool:
+    new: dict[str, set[str]] = {}  # two names may have the same hash
+    for name, own in _hash_pairs(now):
+        new.setdefault(name, set()).add(own)
+    pairs = ((name, name if own == NO_ID else own) for name, own in _hash_pairs(then))
+    return any(new.get(name, {NO_ID}).isdisjoint({own, NO_ID}) for name, own in pairs)
 
 
 def _hash_pairs(columns: str) -> Iterator[tuple[str, str]]:

@@ -177,9 +177,10 @@ class InsertsVersion(LogVersion):
         versions = sorted(files.commits)
         files.read_ahead(versions)
         newest: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {}  # a commit may add a file again
-        # Log retention may have removed the metadata of the first files.
-        is_changed = any("metaData" in entry for version in versions for entry in files.entries(version))
-        names = ((self.former(versions[0]) if is_changed else None) or self).physical
+        changes = (own for own in versions if any("metaData" in entry for entry in files.entries(own)))
+        is_cut = bool(versions) and next(changes, versions[0]) > versions[0]  # the commit with the names is gone
+        former = self.table.former(versions[0]) if is_cut else None
+        names = self.physical if former is None else former.physical
         for version in versions:
             entries = files.entries(version)
             names = next((_stored_names(entry["metaData"]) for entry in entries if "metaData" in entry), names)

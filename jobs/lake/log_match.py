@@ -37,6 +37,15 @@ def match_input(sightings: Sequence[Sighting], now: LogCoordinates) -> Match:
     return Match.UNKNOWN if Match.UNKNOWN in newest else Match.CHANGED
 
 
+def other_log(sightings: Sequence[Sighting], now: LogCoordinates) -> str:
+    """Return why the log is another one than those in which a run's records were seen; empty if it is not."""
+    logs = [sighting.log for sighting in sightings if sighting.is_equal and sighting.log.table_id == now.table_id]
+    if not logs:
+        return "the log is another table than the one that its run has read"
+    renamed = "a column of the log was renamed, or dropped and added again, since its run has read it"
+    return renamed if all(log.has_other_column(now) for log in logs) else ""
+
+
 def compare_coordinates(then: LogCoordinates, now: LogCoordinates) -> Match:
     """Compare the coordinates of a slice at two versions of a table.
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from functools import cache
 from operator import attrgetter, index
+from sys import intern
 from typing import Any, Final, TypeVar
 
 from jobs.ledger.chain import CANONICAL_JSON, CONTENT_ERRORS
@@ -341,5 +342,5 @@ def _checkpoint(stored: Mapping[str, Any]) -> CheckpointForm:
 
 
 def coordinates_of(log: Mapping[str, Any]) -> LogCoordinates:
-    """Return stored coordinates. Older ledgers lack the fields that have defaults."""
-    return LogCoordinates(**{**log, "commits": tuple(log["commits"])})
+    """Return stored coordinates. Older ledgers lack the fields that have defaults. Equal columns are one text."""
+    return LogCoordinates(**{**log, "commits": tuple(log["commits"]), "columns": intern(log.get("columns", ""))})

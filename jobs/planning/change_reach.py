@@ -135,6 +135,7 @@ class _Change:
             step.reason is Reason.INPUT_CHANGED
             and not step.rewrites
             and now.table_id == run.result.log.table_id
+            and not run.result.log.has_other_column(now)
             and match_input(run.sightings, now) is Match.CHANGED
         )
         if not only_added or times is None or times.latest_ms is None:

@@ -18,7 +18,7 @@ from cachetools import LRUCache, cached
 from jobs.folding import first_lines, fold, spans
 from jobs.lake.log_cut import Cut
 from jobs.lake.log_look import LogSlices, log_slices, touched_since
-from jobs.lake.log_match import Match, match_input
+from jobs.lake.log_match import Match, match_input, other_log
 from jobs.lake.log_version import LogTip, commit_digest
 from jobs.lake.slicing import overlapped
 from jobs.ledger.acceptances import AcceptedRewrite, told_together
@@ -67,18 +67,9 @@ class ChangedSlice:
         return self.run.result.slice
 
     @property
-    def is_of_other_table(self) -> bool:
-        """Whether the log is another table than the ones in which the run's records were seen."""
-        return all(seen.log.table_id != self.now.table_id for seen in self.run.sightings if seen.is_equal)
-
-    @property
     def other_log(self) -> str:
         """Why the log is another one than those in which the run's records were seen; empty if it is not."""
-        if self.is_of_other_table:
-            return "the log is another table than the one that its run has read"
-        is_other = all(seen.log.has_other_column(self.now) for seen in self.run.sightings if seen.is_equal)
-        renamed = "a column of the log was renamed, or dropped and added again, since its run has read it"
-        return renamed if is_other else ""
+        return other_log(self.run.sightings, self.now)
 
     @property
     def records_then(self) -> int:

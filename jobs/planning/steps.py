@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from jobs.lake.log_match import Match, match_input
+from jobs.lake.log_match import Match, match_input, other_log
 from jobs.ledger.acceptances import AcceptedRewrite, told_together
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
@@ -247,10 +247,8 @@ def _input_reason(run: StagedRun, now: LogCoordinates, view: LedgerView) -> tupl
                 f"perhaps an OPTIMIZE, perhaps a DELETE or MERGE ({read} then, "
                 f"{told_records([now])} now); plan --verify compares the records"
             )
-        case Match.CHANGED if then.table_id != now.table_id or then.has_other_column(now):
-            is_other_table = then.table_id != now.table_id
-            renamed = "a column of the log was renamed, or dropped and added again"
-            return Reason.INPUT_CHANGED, "the log is another table now" if is_other_table else renamed
+        case Match.CHANGED if why := other_log(run.sightings, now):
+            return Reason.INPUT_CHANGED, why
         case Match.CHANGED if then.records == now.records and then.earlier_records != now.earlier_records:
             return Reason.INPUT_CHANGED, (
                 f"{counted(then.earlier_records, 'record')} then, {now.earlier_records:,} now, in the slices before, "

@@ -127,8 +127,7 @@ def _is_news(step: Step, sighting: Sighting) -> bool:
 def _is_damaged(step: Step, sighting: Sighting) -> bool:
     """Return whether the log shows no reason why the records are others: neither in its files nor in its columns."""
     assert step.run is not None, "only steps with a run are compared"
-    is_same = _said(step, sighting) is Match.SAME
-    return is_same and step.run.result.log.columns in {"", sighting.log.columns}
+    return _said(step, sighting) is Match.SAME and step.run.result.log.keeps_columns(sighting.log)
 
 
 def _said(step: Step, sighting: Sighting) -> Match:

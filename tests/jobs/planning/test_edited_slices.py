@@ -419,7 +419,7 @@ def test_slices_of_a_former_spec_whose_slice_column_the_log_no_longer_has_are_co
     work = replace(place.work(), pipeline=sales(text))
     run(work, 2, 4, warms_up=True)
     changed = changed_slices(work, work.ledger.view())
-    assert [(change.slice.slice_id, change.is_of_other_table) for change in changed] == [
+    assert [(change.slice.slice_id, bool(change.other_log)) for change in changed] == [
         ("1970-01-05", True),
         ("1970-01-06", True),
     ]

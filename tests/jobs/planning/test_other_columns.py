@@ -1,16 +1,18 @@
 """A name of the log that is that of another column: a run has read other values, although no file has changed."""
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 from pathlib import Path
 from random import Random
 
 import pyarrow as pa
 import pytest
 
-from jobs.lake.log_match import Match, compare_coordinates
+from jobs.lake.log_match import Match, compare_coordinates, match_input, other_log
+from jobs.ledger.events import coordinates_of
 from jobs.planning.assessing import assess, restate_rule
 from jobs.planning.changed_slices import look_at_log
-from jobs.runs import NO_ID, LogCoordinates
+from jobs.runs import NO_ID, LogCoordinates, Sighting
 from tests.support.delta_logs import commits_of, rename_columns
 from tests.support.log_shop import DAYS, SCHEMA, LogShop, Row, records
 from windowlib.records.column_types import FIELD_ID, PHYSICAL_NAME, Node, field_ids, identified_fields
@@ -66,12 +68,43 @@ V, W = "1" * 8, "2" * 8
         (V + NO_ID, V + V + W + V, False),  # a log that maps its columns since
         (V + NO_ID, V + W, True),
         (V + W, V + NO_ID, False),  # a log that maps its columns no more
+        (V + V + V + W, V + V + V + W + W + W, False),  # defect: two names with the same hash
     ],
 )
 def test_columns_are_compared_by_their_names(then: str, now: str, *, is_other: bool) -> None:
     log = LogCoordinates(table_id="t", version=1, commits=(), files=1, records=1, bytes=1, digest="d")
     match = compare_coordinates(replace(log, columns=then), replace(log, columns=now))
     assert match is (Match.CHANGED if is_other else Match.SAME)
+
+
+def test_a_run_that_was_seen_with_the_columns_of_now_has_another_reason() -> None:
+    """Defect: after `plan --verify`, an append was told as a renamed column, as that of the first reading."""
+    log = LogCoordinates(table_id="t", version=1, commits=(), files=1, records=1, bytes=1, columns=V + W)
+    now = replace(log, version=3, columns=V + V, records=2)
+    seen = [Sighting(log=own, is_equal=True) for own in (log, replace(log, version=2, columns=V + V))]
+    assert match_input(seen, now) is Match.CHANGED
+    assert other_log(seen, now) == ""
+    assert other_log(seen[:1], now).startswith("a column of the log was renamed")
+    elsewhere = Sighting(log=replace(log, table_id="other", columns=""), is_equal=True)
+    assert other_log([elsewhere, *seen[:1]], now).startswith("a column of the log was renamed")
+    assert other_log([elsewhere], now).startswith("the log is another table")
+
+
+def test_only_names_that_are_gone_or_of_another_column_are_not_kept() -> None:
+    """Defect: a damaged file was told as other records after the log had got a column."""
+    log = LogCoordinates(table_id="t", version=1, commits=(), files=1, records=1, bytes=1, columns=V + W)
+    columns = {V + W: True, V + W + W + W: True, V + V: False, W + W: False}
+    assert {own: log.keeps_columns(replace(log, columns=own)) for own in columns} == columns
+    assert replace(log, columns="").keeps_columns(log)
+
+
+def test_the_columns_of_many_runs_are_kept_once() -> None:
+    """A log of 1,000 columns has 16 kB of them, which each slice of a ledger stores."""
+    stored = json.dumps(
+        asdict(LogCoordinates(table_id="t", version=1, commits=(), files=1, records=1, bytes=1, columns=V))
+    )
+    first, second = (coordinates_of(json.loads(stored)).columns for _ in range(2))
+    assert first is second
 
 
 @pytest.mark.parametrize("key", [FIELD_ID, PHYSICAL_NAME])
