@@ -71,12 +71,12 @@ class EventLog:
 
     Somebody may drop the table, and create it again with the same records: another table, which begins with version 0.
     Or its newest commits are lost, because it was restored from a backup. `tables` is the number of tables, `name` the
-    name of the history of the newest one, and `names` the number of names. `restored` is the version of the backup, if
-    nobody has named the history yet. The commits of all tables have one row of numbers; a restored table gets its
-    newest commit again under a new number. `versions` maps a version of the newest table to its number. `expired` is
-    the number of commit files that log retention has removed from it. `opened_at` has the numbers at which versions
-    were first opened: id of the table, version, digest of the files of a slice -> number. `numbers` maps the digest of
-    a commit file, as looks have it, to the number of the commit.
+    name of the history of the newest one, and `names` the number of names. `restored` is the oldest version to which
+    it was restored since somebody has named its history; None if it was not. The commits of all tables have one row of
+    numbers; a restored table gets its newest commit again under a new number. `versions` maps a version of the newest
+    table to its number. `expired` is the number of commit files that log retention has removed from it. `opened_at` has
+    the numbers at which versions were first opened: id of the table, version, digest of the files of a slice -> number.
+    `numbers` maps the digest of a commit file, as looks have it, to the number of the commit.
 
     `contents` maps a slice and the fingerprint of its amounts to these. `history` has the digests of the records of
     each slice, with the numbers from which on they are so. `left` maps such a digest to the number of the last commit
@@ -198,7 +198,7 @@ class EventLog:
         self.versions.append(len(self.commits))
         self.commits.append(commit)
         self.files = {**commit.files}
-        self.restored = version
+        self.restored = version if self.restored is None else min(self.restored, version)
         for slice_ in self.slices:
             self._remember(slice_, len(self.commits) - 1)
 
