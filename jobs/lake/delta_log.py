@@ -29,8 +29,8 @@ from windowlib.records.column_types import FIELD_ID, PHYSICAL_NAME, spell_type
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-MAPPING_MODE = "delta.columnMapping.mode"
-MAPPED: Final = ("name", "id")
+_MAPPING_MODE = "delta.columnMapping.mode"
+_MAPPED: Final = ("name", "id")
 """Modes in which commits have physical names. Files have these in mode `name`; in mode `id` they have the field ids."""
 _TYPE_CHANGES = "delta.typeChanges"
 _DELETION_VECTORS = "deletionVectors"
@@ -178,11 +178,10 @@ def describe_log(uri: str, version: int | None = None) -> LogTable:
     with log_errors(uri, "reading its schema"):
         metadata = table.metadata()
         configuration = dict(metadata.configuration)
-        mode = configuration.get(MAPPING_MODE)
+        mode = configuration.get(_MAPPING_MODE)
         schema = json.loads(table.schema().to_json(), object_hook=None if mode == "id" else _without_id)
     fields = {field["name"]: field for field in schema["fields"]}
-    is_mapped = mode in MAPPED
-    names = {name: own.get("metadata", {}).get(PHYSICAL_NAME) for name, own in fields.items()} if is_mapped else {}
+    names = mapped_names(fields.values(), configuration)
     unknown = sorted(name for name, physical in names.items() if physical is None)
     if unknown:
         raise LogError(
@@ -203,6 +202,12 @@ def describe_log(uri: str, version: int | None = None) -> LogTable:
             name: spell_type(changes[0]["fromType"]) for name, own in fields.items() if (changes := _type_changes(own))
         },
     )
+
+
+def mapped_names(fields: Iterable[Mapping[str, Any]], configuration: Mapping[str, str | None]) -> dict[str, Any]:
+    """Return column -> its physical name in the schema, None if it has none there; empty if no columns are mapped."""
+    is_mapped = configuration.get(_MAPPING_MODE) in _MAPPED
+    return {own["name"]: own.get("metadata", {}).get(PHYSICAL_NAME) for own in fields} if is_mapped else {}
 
 
 def _has_vectors(files: LogFiles) -> bool:

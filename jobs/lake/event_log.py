@@ -220,9 +220,9 @@ def pin_log(
     history = known_history(log, slicing, log_files, digests=by_slice.own_digests(), known=known, few=few_commits)
     commits = slice_commits(history, slicing, known=known, log=log, may_be_broken=may_be_changed)
     nothing = _without_files(log, history, log_files, since=known_since(log, history, log_files, known=known))
-    if order is not None and not may_be_changed:
-        files = with_append_places(log, files, log_files, live=log.files(), order=order)
     if not may_be_changed:
+        if order is not None:
+            files = with_append_places(log, files, log_files, live=log.files(), order=order)
         refuse_damage(log, files, accepted=known.accepted_of(log.table_id).values())
     return PinnedLog(
         uri=log.uri,

@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from jobs.lake.covered_files import StoredDigests
 from jobs.lake.damage import log_errors
-from jobs.lake.delta_log import MAPPED, MAPPING_MODE, DeltaPlace, LogTable
+from jobs.lake.delta_log import DeltaPlace, LogTable, mapped_names
 from jobs.lake.file_origins import CLONE, RESTORE, operation_of
 from jobs.lake.log_files import NO_DIGESTS, Entry, LogFiles, commit_info, place_of
 from jobs.lake.log_version import DataFile, LogTip, LogVersion
@@ -22,7 +22,7 @@ from jobs.storage import file_system
 from windowlib.errors import LogError
 from windowlib.libraries import pa, pc
 from windowlib.records.change_feed import CHANGE_TYPE, INSERT
-from windowlib.records.column_types import PHYSICAL_NAME, Node
+from windowlib.records.column_types import Node
 
 FEED: Final = "delta.enableChangeDataFeed"
 ONLY_INSERTS: Final = "onlyInserts"
@@ -251,8 +251,8 @@ class InsertsVersion(LogVersion):
 def _stored_names(metadata: Mapping[str, Any]) -> dict[str, str]:
     """Return column -> its name in the files that are written under this metadata of a table."""
     fields = json.loads(metadata["schemaString"])["fields"]
-    is_mapped = (metadata.get("configuration") or {}).get(MAPPING_MODE) in MAPPED
-    return {own["name"]: (own["metadata"].get(PHYSICAL_NAME) if is_mapped else None) or own["name"] for own in fields}
+    mapped = mapped_names(fields, metadata.get("configuration") or {})
+    return {own["name"]: mapped.get(own["name"]) or own["name"] for own in fields}
 
 
 def _with_offset(text: str | None, node: Node) -> str | None:

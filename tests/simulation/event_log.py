@@ -359,17 +359,13 @@ class CommitFiles(LogFiles):
     @override
     def check(self, paths: Iterable[str]) -> None:
         for path in paths:
-            name = path.removeprefix(f"{URI}/")
+            name = self._name(path)
             if name in self.digests:
                 continue
             digest, known = self._commit_at(path).digest, self.stored.of_path(name)
             if known is not None and known != digest:
                 raise LogError(f"file {name} of event log {URI} is not the file that an earlier run has read")
             self.digests[name] = digest
-
-    @override
-    def _name(self, path: str) -> str:
-        return path.removeprefix(f"{URI}/")
 
     @override
     def _parse(self, path: str) -> Sequence[Entry]:
