@@ -37,7 +37,7 @@ def verify_current_tables(work: RequestContext, *, moving: bool = False) -> "Ite
             continue
         what = str(current) if current.is_behind else _difference(work, current)
         if what is not None:
-            yield Finding(table=f"current_{current.table}", slice_id=None, attempt_id=None, file=None, what=what)
+            yield Finding(table=f"current_{current.table}", what=what)
 
 
 def _difference(work: RequestContext, current: Current) -> str | None:

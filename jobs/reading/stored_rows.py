@@ -49,9 +49,9 @@ class Finding:
     """A difference between what is stored and what was written. The unknown places are None."""
 
     table: str
-    slice_id: str | None
-    attempt_id: str | None
-    file: str | None
+    slice_id: str | None = None
+    attempt_id: str | None = None
+    file: str | None = None
     what: str
 
     def __str__(self) -> str:
@@ -264,7 +264,7 @@ class StoredRuns:
                 what = (
                     f"{counted(count, 'row')} chosen, and the statistics in the footers of its files hide some of them"
                 )
-                self._refuse(uri, Finding(table=table, slice_id=None, attempt_id=None, file=None, what=what))
+                self._refuse(uri, Finding(table=table, what=what))
         own = {attempt: run for attempt, run in by_attempt.items() if attempt in files.read}
         self._refuse_sums(uri, own, table=table, sums=sums)
         for stored, part in self._by_spec(rows, uri, own, table=table) if is_whole else ():

@@ -41,7 +41,8 @@ def verify_ledger(ledger: Ledger) -> LedgerVerification:
         stored = heads_in_commits(ledger.uri)  # before the ledger, which then has all that it names
     except StoreError as error:  # else no other damage is told
         refuse_outage(ledger.uri, error)
-        findings.append(_finding(f"cannot be compared with the commits of table {tables.TALLIES}: {error}"))
+        what = f"cannot be compared with the commits of table {tables.TALLIES}: {error}"
+        findings.append(Finding(table=tables.LEDGER, what=what))
     ledger.read_whole()
     newest = ledger.newest() if ledger.view().version else None
     head = read_head(ledger.uri)
@@ -58,7 +59,7 @@ def verify_ledger(ledger: Ledger) -> LedgerVerification:
         )
     if newest is not None and (lost := ledger.lost_head(stored)) is not None:
         if lost.version <= newest.version or lost != stored[0]:  # other events are in the place of the lost ones
-            findings.append(_finding(_lost(ledger, lost)))
+            findings.append(Finding(table=tables.LEDGER, what=_lost(ledger, lost)))
         else:
             notes.append(_is_older(ledger, newest, lost))
     return LedgerVerification(findings=tuple(findings), notes=tuple(notes))
@@ -84,7 +85,3 @@ def _is_older(ledger: Ledger, newest: Head, stored: Head) -> str:
         "copied while a process wrote to it. What the ledger had recorded since has not happened. If there is a newer "
         f"copy of the ledger's directory, restore that. {_GOES_ON}"
     )
-
-
-def _finding(text: str) -> Finding:
-    return Finding(table=tables.LEDGER, slice_id=None, attempt_id=None, file=None, what=text)

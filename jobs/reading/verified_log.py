@@ -91,9 +91,8 @@ def verify_log(lake: Lake, pipeline: Pipeline, view: LedgerView, *, span: Span) 
         wrong = [*_wrong_statistics(log, pipeline.log.slice, span)]
     except LogError as error:
         refuse_outage(lake.event_log(pipeline), error)
-        finding = Finding(table=name, slice_id=None, attempt_id=None, file=None, what=str(error))
-        return LogVerification(files=0, unknown=0, findings=(finding,))
-    others = [Finding(table=name, slice_id=None, attempt_id=None, file=path, what=what) for path, what in wrong]
+        return LogVerification(files=0, unknown=0, findings=(Finding(table=name, what=str(error)),))
+    others = [Finding(table=name, file=path, what=what) for path, what in wrong]
     slice_ids = {file.path: file.slice_id for file in files}
     findings = []
     unknown = 0
@@ -104,9 +103,7 @@ def verify_log(lake: Lake, pipeline: Pipeline, view: LedgerView, *, span: Span) 
             cover, problem = _read_pages(log, file)
             unknown += cover is Cover.NOTHING and file.stored is None
         if problem is not None:
-            findings.append(
-                Finding(table=name, slice_id=slice_ids[file.path], attempt_id=None, file=file.path, what=str(problem))
-            )
+            findings.append(Finding(table=name, slice_id=slice_ids[file.path], file=file.path, what=str(problem)))
     return LogVerification(
         files=len(covered) - unknown, unknown=unknown, removed=len(removed), findings=(*findings, *others)
     )

@@ -33,7 +33,6 @@ from windowlib.records import tables
 from windowlib.records.row_ids import IdSum
 from windowlib.records.tables import STATE_TABLES
 
-_PLACE = ("slice_id", "attempt_id")
 _OF_THIS_PROCESS = (errno.EACCES, errno.EPERM, errno.EMFILE)
 """The errors of a process that may not read a file, or not so many: the file need not be made again."""
 ROWS_AT_ONCE = 250_000
@@ -173,8 +172,8 @@ def _compared(
             slice_id, attempt_id = run_attempt(runs[0], table)
             is_damaged = getattr(error.__cause__, "errno", None) not in _OF_THIS_PROCESS
             is_own = is_damaged and f"attempt_id={attempt_id}" in str(error)  # else the table's log is damaged
-            place = {"slice_id": slice_id, "attempt_id": attempt_id} if is_own else dict.fromkeys(_PLACE)
-            return 0, [Finding(table=table, file=None, what=str(error), **place)]
+            place = {"slice_id": slice_id, "attempt_id": attempt_id} if is_own else {}
+            return 0, [Finding(table=table, what=str(error), **place)]
     middle = len(runs) // 2
     halves = [_compared(stored, table, part, at_once=at_once) for part in (runs[:middle], runs[middle:])]
     return sum(count for count, _ in halves), [finding for _, wrong in halves for finding in wrong]
@@ -189,7 +188,7 @@ def _of_log(uri: str, table: str) -> Finding | None:
         records_of(uri, ())
     except HindcastError as error:
         refuse_outage(uri, error)
-        return Finding(table=table, file=None, what=str(error), **dict.fromkeys(_PLACE))
+        return Finding(table=table, what=str(error))
     return None
 
 
@@ -220,7 +219,7 @@ def _without_rows(view: LedgerView, span: Span) -> Iterator[Finding]:
                     f"no attempt at the published run {run_id[:SHOWN_DIGITS]} counts any more: all were condemned, or "
                     "their rows were removed. Replay the slice with --warm-up"
                 )
-                yield Finding(table=tables.LEDGER, slice_id=slice_id, attempt_id=None, file=None, what=what)
+                yield Finding(table=tables.LEDGER, slice_id=slice_id, what=what)
 
 
 def _other_parts(view: LedgerView, span: Span) -> list[StagedRun]:
@@ -246,6 +245,5 @@ def _state(run: StagedRun) -> Iterator[Finding]:
             table=tables.LEDGER,
             slice_id=result.slice.slice_id,
             attempt_id=result.attempt_id,
-            file=None,
             what=f"the digests of the checkpoint's tables do not give its state {result.state_after[:12]}",
         )

@@ -4,23 +4,23 @@ The Delta log cannot always tell: a file may be damaged in place, and commits ar
 into the ledger where it changes what a plan says, so one look is enough.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from jobs.lake.log_match import Match, match_input
 from jobs.ledger.events import LedgerEvent
 from jobs.ledger.looks import verified_event
 from jobs.ledger.seen_log import known_log
+from jobs.ledger.view import StagedRun
 from jobs.plain_text import agreeing, counted, first_of
 from jobs.planning.log_pin import pin_input
 from jobs.planning.plan import Plan
 from jobs.planning.request_context import RequestContext
-from jobs.planning.steps import Step
 from jobs.replay.chunk.log_bytes import check_log_bytes
 from jobs.replay.groups import groups_of
 from jobs.replay.intake.chunk_log import ChunkLog
 from jobs.replay.stages.counted import counted_log, reading_tasks, slice_inputs
-from jobs.runs import Sighting
+from jobs.runs import Sighting, Slice
 from jobs.spark.lazy_session import LazySession
 
 RECORDS_PER_JOB = 5_000_000
@@ -71,20 +71,24 @@ def verify_inputs(
         SpecError: as for a replay; or the pipeline has derived columns or a filter.
     """
     spec = planned.spec_fingerprint
-    compared = [step for step in planned.steps if step.run and step.run.result.spec_fingerprint == spec]
+    compared = [(step, step.run) for step in planned.steps if step.run and step.run.result.spec_fingerprint == spec]
     different, damaged = list[str](), list[str]()
-    for steps in groups_of(compared, lambda step: step.records, records_per_job):
+    for pairs in groups_of(compared, lambda pair: pair[0].records, records_per_job):
+        runs = {step.slice: run for step, run in pairs}
         events: list[LedgerEvent] = []
-        for step, sighting, fingerprint in _read(session, work, steps):
-            assert step.run is not None, "only steps with a run are compared"
+        for slice_, sighting, fingerprint in _read(session, work, runs):
+            run = runs[slice_]
+            said = match_input(run.sightings, sighting.log)  # before this sighting, by the files of the log
             if not sighting.is_equal:
-                different.append(step.slice.slice_id)
-                damaged += [step.slice.slice_id] if _is_damaged(step, sighting) else []
-            if _is_news(step, sighting):
-                events.append(verified_event(step.run.result, sighting, fingerprint=fingerprint, who=who))
+                different.append(slice_.slice_id)
+                # The log shows no reason why the records are others: neither in its files nor in its columns.
+                is_damaged = said is Match.SAME and run.result.log.keeps_columns(sighting.log)
+                damaged += [slice_.slice_id] if is_damaged else []
+            if _is_news(run, sighting, said=said):
+                events.append(verified_event(run.result, sighting, fingerprint=fingerprint, who=who))
         if events:
             _record(work, events)
-    names = [step.slice.slice_id for step in compared]
+    names = [step.slice.slice_id for step, _ in compared]
     return Verification(
         equal=tuple(name for name in names if name not in different),
         different=tuple(different),
@@ -97,40 +101,28 @@ def _record(work: RequestContext, events: Sequence[LedgerEvent]) -> None:
     work.ledger.write(lambda _view: events)
 
 
-def _read(session: LazySession, work: RequestContext, steps: Sequence[Step]) -> Iterator[tuple[Step, Sighting, str]]:
+def _read(
+    session: LazySession, work: RequestContext, runs: Mapping[Slice, StagedRun]
+) -> Iterator[tuple[Slice, Sighting, str]]:
     """Read the slices as the replay does; the fingerprint of each, and whether its run has the same."""
-    slices = [step.slice for step in steps]
+    slices = [*runs]
     pinned = pin_input(work.pipeline, work.lake, slices, known=known_log(work.ledger.view(), slices))
     chunk = ChunkLog.of(work.pipeline, pinned, slices)
     tasks = reading_tasks(session, chunk)
     file_digests = check_log_bytes(tasks, pinned)
     with counted_log(tasks, chunk, work.lake) as counted:
         inputs = slice_inputs(counted.scanned, len(slices))
-    for step, read in zip(steps, inputs, strict=True):
-        assert step.run is not None, "only steps with a run are compared"
-        is_equal = read.fingerprint == step.run.result.input_fingerprint
-        log = pinned.coordinates(step.slice.slice_id)
+    for slice_, read in zip(slices, inputs, strict=True):
+        is_equal = read.fingerprint == runs[slice_].result.input_fingerprint
+        log = pinned.coordinates(slice_.slice_id)
         if is_equal:
-            log = replace(log, file_digests=file_digests.get(step.slice.slice_id, ""))
-        yield step, Sighting(log=log, is_equal=is_equal), read.fingerprint
+            log = replace(log, file_digests=file_digests.get(slice_.slice_id, ""))
+        yield slice_, Sighting(log=log, is_equal=is_equal), read.fingerprint
 
 
-def _is_news(step: Step, sighting: Sighting) -> bool:
+def _is_news(run: StagedRun, sighting: Sighting, *, said: Match) -> bool:
     """Whether the ledger would say something else of the run without this sighting, or lack digests of its files."""
-    assert step.run is not None, "only steps with a run are compared"
-    said, digests = _said(step, sighting), sighting.log.file_digests
     if not sighting.is_equal:
         return said in {Match.SAME, Match.UNKNOWN}
-    return said is not Match.SAME or all(past.log.file_digests != digests for past in step.run.sightings)
-
-
-def _is_damaged(step: Step, sighting: Sighting) -> bool:
-    """Return whether the log shows no reason why the records are others: neither in its files nor in its columns."""
-    assert step.run is not None, "only steps with a run are compared"
-    return _said(step, sighting) is Match.SAME and step.run.result.log.keeps_columns(sighting.log)
-
-
-def _said(step: Step, sighting: Sighting) -> Match:
-    """Return what the ledger said of the records before this sighting, by the files of the log."""
-    assert step.run is not None, "only steps with a run are compared"
-    return match_input(step.run.sightings, sighting.log)
+    digests = sighting.log.file_digests
+    return said is not Match.SAME or all(past.log.file_digests != digests for past in run.sightings)

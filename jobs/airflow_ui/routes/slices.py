@@ -107,9 +107,9 @@ def _files_read(context: PipelineContext, slice_: Slice, shown: StagedRun | None
 
 def _from_rows(stored: StoredRuns, made: SlicePage, run: StagedRun) -> Mapping[str, Any]:
     """Return what the page shows of stored rows: those that did not keep a check, plots, and reasons by table."""
-    examples = find_examples(stored, run, [line.check for line in made.failures])
+    examples = [(line, find_examples(stored, run, line.check)) for line in made.failures]
     return {
-        "examples": [(line, kept) for line, kept in zip(made.failures, examples, strict=True) if kept is not None],
+        "examples": [(line, kept) for line, kept in examples if kept is not None],
         "plots": output_plots(stored, run),
         "reasons": {tally.table: tally for tally in reason_tallies(stored, run)},
     }

@@ -1,6 +1,6 @@
 """A few of the rows that did not keep a check of a run, found again in the stored rows, and counts of their values."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from expectations.compiled.failing import check_of, failing_rows
@@ -49,15 +49,11 @@ class Examples:
     tallies: tuple[Tally, ...]
 
 
-def find_examples(stored: StoredRuns, run: StagedRun, checks: Sequence[CheckResult]) -> list[Examples | None]:
-    """Return, for each check, rows that did not keep it; None if a check is not about single rows.
+def find_examples(stored: StoredRuns, run: StagedRun, result: CheckResult) -> Examples | None:
+    """Return rows that did not keep a check; None if the check is not about single rows.
 
     Raises StoreError: a file cannot be read, or the rows differ from those that were written.
     """
-    return [_examples(stored, run, check) for check in checks]
-
-
-def _examples(stored: StoredRuns, run: StagedRun, result: CheckResult) -> Examples | None:
     if result.table not in {WINDOW_OUTPUTS, LATE_RECORDS}:
         return None
     check = check_of(result.check, result.column, result.arguments)

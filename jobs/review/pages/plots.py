@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-from jobs.lake.arrow_sql import ArrowSql, plain_rows
+from jobs.lake.arrow_sql import ArrowSql, plain_rows, query
 from jobs.ledger.view import StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.reading.published import PublishedView, published_sql, quote_duckdb
@@ -63,8 +63,7 @@ def output_plots(stored: StoredRuns, run: StagedRun) -> tuple[Plot, ...]:
 def shown_panes(rows: "pa.Table", keys: Sequence[str]) -> "pa.Table":
     """Return the panes of a run that readers see if it is published: none that another one replaces or withdraws."""
     shown = PublishedView(keys=keys, columns=rows.column_names)
-    with ArrowSql() as opened:
-        return opened.query({"rows": rows}, published_sql(shown, relation="rows", quote=quote_duckdb))
+    return query({"rows": rows}, published_sql(shown, relation="rows", quote=quote_duckdb))
 
 
 def plots_of(rows: "pa.Table", names: Sequence[str], *, every_ms: int | None, most: int) -> tuple[Plot, ...]:

@@ -1,6 +1,6 @@
 """The search for a record or a key, in a bounded number of slices, so that a page takes less than a second."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from jobs.lake.arrow_sql import query
@@ -65,21 +65,8 @@ def search_scope(view: LedgerView, last: str | None = None, *, limits: SearchLim
     Raises RequestError: the ledger has no slice `last`.
     """
     ids = list(view.slices)
-    if last is not None and last not in view.slices:
-        raise RequestError(f"the ledger has no slice {last!r}")
-    end = len(ids) if last is None else ids.index(last) + 1
-    if not end:
-        return None
-    chosen = list(_chosen(view, ids[:end], limits))
-    start = end - len(chosen)
-    return Scope(
-        view=_restricted(view, frozenset(chosen)),
-        whole=view,
-        first=ids[start],
-        last=ids[end - 1],
-        older=ids[start - 1] if start else None,
-        is_newest=end == len(ids),
-    )
+    end = len(ids) if last is None else _place(ids, last) + 1
+    return _scope(view, [*_chosen(view, reversed(ids[:end]), limits)][::-1]) if end else None
 
 
 def scope_after(view: LedgerView, slice_id: str, *, limits: SearchLimits = DEFAULT_LIMITS) -> Scope:
@@ -87,17 +74,26 @@ def scope_after(view: LedgerView, slice_id: str, *, limits: SearchLimits = DEFAU
 
     Raises RequestError: the ledger has no such slice.
     """
-    if slice_id not in view.slices:
-        raise RequestError(f"the ledger has no slice {slice_id!r}")
     ids = list(view.slices)
-    place = ids.index(slice_id)
-    chosen = list(_chosen(view, ids[place:][::-1], limits))
+    return _scope(view, [*_chosen(view, ids[_place(ids, slice_id) :], limits)])
+
+
+def _place(ids: Sequence[str], slice_id: str) -> int:
+    if slice_id not in ids:
+        raise RequestError(f"the ledger has no slice {slice_id!r}")
+    return ids.index(slice_id)
+
+
+def _scope(view: LedgerView, chosen: Sequence[str]) -> Scope:
+    """Return a scope with these slices, which follow each other in the ledger."""
+    ids = list(view.slices)
+    start = ids.index(chosen[0])
     return Scope(
         view=_restricted(view, frozenset(chosen)),
         whole=view,
-        first=slice_id,
+        first=chosen[0],
         last=chosen[-1],
-        older=ids[place - 1] if place else None,
+        older=ids[start - 1] if start else None,
         is_newest=chosen[-1] == ids[-1],
     )
 
@@ -175,13 +171,13 @@ def _around(lake: Lake, pipeline: str, windows: "pa.Table") -> RowFilter:
     return RowFilter(from_=ends["min"], to=pa.scalar(ends["max"].value + 1, kind))
 
 
-def _chosen(view: LedgerView, ids: list[str], limits: SearchLimits) -> Iterator[str]:
-    """Yield slices, newest first, while the sums stay within the limits."""
+def _chosen(view: LedgerView, ids: Iterable[str], limits: SearchLimits) -> Iterator[str]:
+    """Yield slices in their order while the sums stay within the limits, and at least one."""
     runs: dict[str, list[StagedRun]] = {}
     for run in view.runs.values():
         runs.setdefault(run.result.slice.slice_id, []).append(run)
     read = beside = panes = 0
-    for number, slice_id in enumerate(reversed(ids)):
+    for number, slice_id in enumerate(ids):
         counts = [run.result.counts for run in runs.get(slice_id, ())]
         read += max((count.read for count in counts), default=0)
         beside += max((count.late + count.unassigned + count.invalid + count.duplicate for count in counts), default=0)

@@ -1,5 +1,7 @@
 """The page of a window: why it has its numbers. It reads a bounded number of records, and never starts Spark."""
 
+import csv
+import io
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -44,8 +46,10 @@ class WindowAsk:
 
     def command(self, pipeline: str) -> str:
         """Return the command that tells the same, without a limit."""
-        key = next(iter(self.key.values())) if len(self.key) == 1 else _csv_key(self.key)
-        words = ["hindcast", "explain", pipeline, "--window", key, self.start]
+        key = io.StringIO()
+        csv.writer(key, lineterminator="").writerow(self.key.values())
+        text = next(iter(self.key.values())) if len(self.key) == 1 else key.getvalue() or "all"
+        words = ["hindcast", "explain", pipeline, "--window", text, self.start]
         words += ["--end", self.end] if self.end else []
         return shlex.join(words + (["--request", self.request_id] if self.request_id else []))
 
@@ -128,12 +132,3 @@ def _explained(lake: Lake, pipeline: Pipeline, ask: WindowAsk, *, view: LedgerVi
         most=SHOWN_RECORDS,
     )
     return explain_window(lake, pipeline, asked, view=view, reading=_reading(ask.most_read))
-
-
-def _csv_key(key: Mapping[str, str]) -> str:
-    return ",".join(_csv_value(value) for value in key.values()) or "all"
-
-
-def _csv_value(value: str) -> str:
-    quoted = value.replace('"', '""')
-    return f'"{quoted}"' if set(value) & set(',"\n\r') else value

@@ -2,8 +2,6 @@
 
 import base64
 import hashlib
-import os
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -27,7 +25,7 @@ from jobs.review.report.slice_calendar import months, strips
 from jobs.review.report.style import report_style
 from jobs.review.report.svg import overview, share_bar, slices_per_bar, sparkline, stacked_bar, verdict_strip
 from jobs.runs import Verdict, by_fate
-from jobs.storage import file_system, is_remote
+from jobs.storage import file_system, hidden_file, is_remote
 from windowlib.errors import HindcastError, RequestError
 
 if TYPE_CHECKING:
@@ -100,7 +98,8 @@ def write_report(lake: "Lake", pipeline: "Pipeline", path: Path | None = None) -
         else:
             if path is None:  # a directory that a person has misspelled is not made
                 Path(place).parent.mkdir(parents=True, exist_ok=True)
-            _replace(Path(place), content)
+            with hidden_file(place) as hidden:
+                Path(hidden).write_bytes(content)
     except (OSError, ValueError) as error:  # ValueError: a path with a NUL character
         raise RequestError(
             f"the report cannot be written to {place.rpartition('/')[0] or '.'}: "
@@ -114,19 +113,6 @@ def _put(uri: str, content: bytes) -> None:
     system, path = file_system(uri)
     with system.open_output_stream(path, metadata={"Content-Type": "text/html; charset=utf-8"}) as out:
         out.write(content)
-
-
-def _replace(target: Path, content: bytes) -> None:
-    """Replace the file in one step. The temporary file has a random name, so no link can exist there already."""
-    half = target.with_name(f".hindcast-{secrets.token_hex(8)}.half")
-    descriptor = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        half.replace(target)
-    except BaseException:
-        half.unlink(missing_ok=True)
-        raise
 
 
 def render(model: ReportModel, differences: "RequestDifferences | None" = None) -> str:

@@ -1,5 +1,6 @@
 """The calendar of slices: a table per month for days, a strip per year for many days, a grid for shorter slices."""
 
+from calendar import Calendar
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -77,12 +78,10 @@ def _by_day(lines: Sequence[SliceLine]) -> dict[date, SliceLine]:
 
 
 def _month(start: date, by_day: dict[date, SliceLine]) -> Month:
-    monday = start - timedelta(days=start.weekday())
-    weeks = []
-    while monday < (start + timedelta(days=32)).replace(day=1):
-        week = [monday + timedelta(days=offset) for offset in range(_DAYS)]
-        weeks.append(tuple(Day(day=day, line=by_day.get(day)) if day.month == start.month else None for day in week))
-        monday += timedelta(days=_DAYS)
+    weeks = (
+        tuple(Day(day=day, line=by_day.get(day)) if day.month == start.month else None for day in week)
+        for week in Calendar().monthdatescalendar(start.year, start.month)
+    )
     return Month(label=start.strftime("%B %Y"), weeks=tuple(weeks))
 
 

@@ -41,7 +41,7 @@ class TriedSlice:
         return self.verdict is not self.was
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class TriedCheck:
     """The history of one check: how often it did not pass, where first and last, and the range of what it found.
 
@@ -54,14 +54,30 @@ class TriedCheck:
     column: str | None
     severity: str
     demand: str
-    slices: int
-    failed: int
-    errors: int
-    first: str | None
-    last: str | None
-    low: float | None
-    high: float | None
-    is_share: bool
+    slices: int = 0
+    failed: int = 0
+    errors: int = 0
+    first: str | None = None
+    last: str | None = None
+    low: float | None = None
+    high: float | None = None
+    is_share: bool = True
+
+    def add(self, result: CheckResult) -> None:
+        """Add the result of the next slice. If a slice has a value, the shares of the others do not count."""
+        self.slices += 1
+        observed = json.loads(result.observed or "{}")
+        number = messages.measured(observed)
+        if number is not None and (self.is_share or not messages.is_share_of_rows(observed)):
+            known = (self.low, self.high) if self.is_share == messages.is_share_of_rows(observed) else ()
+            ends = [number, *(end for end in known if end is not None)]
+            self.low, self.high, self.is_share = min(ends), max(ends), messages.is_share_of_rows(observed)
+        if result.verdict is Verdict.PASS:
+            return
+        self.failed += result.verdict is not Verdict.ERROR
+        self.errors += result.verdict is Verdict.ERROR
+        self.first = self.first or result.slice_id
+        self.last = result.slice_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,13 +123,13 @@ def try_suite(candidate: SuiteFile, present: Present, past: PastTables, *, fail_
         SpecError: Great Expectations does not accept the suite, or a check does not fit the types of its columns.
     """
     tried: list[TriedSlice] = []
-    tallies: list[_CheckTally] = []
+    tried_checks: list[TriedCheck] = []
     for block in past.blocks():
         results, was = _judged(candidate, present, past, block=block, fail_on=fail_on)
-        tallies = tallies or [_CheckTally(result) for result in results[0]]
+        tried_checks = tried_checks or [_tried_check(result) for result in results[0]]
         for run, checks, before in zip(block, results, was, strict=True):
-            for tally, result in zip(tallies, checks, strict=True):
-                tally.add(result)
+            for tried_check, result in zip(tried_checks, checks, strict=True):
+                tried_check.add(result)
             tried.append(_tried_slice(past, run, checks, before=before, fail_on=fail_on))
     return Trial(
         pipeline=past.history.pipeline,
@@ -121,7 +137,7 @@ def try_suite(candidate: SuiteFile, present: Present, past: PastTables, *, fail_
         fail_on=fail_on,
         ledger_version=past.history.ledger_version,
         slices=tuple(tried),
-        checks=tuple(tally.result() for tally in tallies),
+        checks=tuple(tried_checks),
         left_out=past.history.left_out,
     )
 
@@ -175,36 +191,7 @@ def _demand(result: CheckResult) -> str:
     return messages.demand(result.check, result.column, json.loads(result.arguments))
 
 
-class _CheckTally:
-    """The history of one check, while the blocks are read."""
-
-    def __init__(self, result: CheckResult) -> None:
-        self._one = result
-        self._slices = self._failed = self._errors = 0
-        self._first: str | None = None
-        self._last: str | None = None
-        self._values: list[float] = []
-        self._shares: list[float] = []
-
-    def add(self, result: CheckResult) -> None:
-        self._slices += 1
-        observed = json.loads(result.observed or "{}")
-        number = messages.measured(observed)
-        if number is not None:
-            ends = self._shares if messages.is_share_of_rows(observed) else self._values
-            ends[:] = [min([number, *ends]), max([number, *ends])]
-        if result.verdict is Verdict.PASS:
-            return
-        self._failed += result.verdict is not Verdict.ERROR
-        self._errors += result.verdict is Verdict.ERROR
-        self._first = self._first or result.slice_id
-        self._last = result.slice_id
-
-    def result(self) -> TriedCheck:
-        low, high = self._values or self._shares or (None, None)
-        check = self._one
-        return TriedCheck(
-            table=check.table, check=check.check, column=check.column, severity=check.severity, demand=_demand(check),
-            slices=self._slices, failed=self._failed, errors=self._errors, first=self._first, last=self._last,
-            low=low, high=high, is_share=not self._values,
-        )  # fmt: skip
+def _tried_check(result: CheckResult) -> TriedCheck:
+    return TriedCheck(
+        table=result.table, check=result.check, column=result.column, severity=result.severity, demand=_demand(result)
+    )

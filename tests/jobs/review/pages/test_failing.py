@@ -72,7 +72,7 @@ def test_a_table_with_more_rows_than_the_bound_is_not_read(
     )  # fmt: skip
 
     def found() -> list[object]:
-        [examples] = find_examples(stored, run, [check])
+        examples = find_examples(stored, run, check)
         return [examples, reason_tallies(stored, run, [table]) or None, output_plots(stored, run) or None]
 
     for module in (failing, plots):
