@@ -6,20 +6,22 @@ from typing import Any
 from jobs.airflow_ui.context import PipelineContext
 from jobs.comparing.differences import Sample
 from jobs.comparing.views import Sides
-from jobs.review.compared import side_by_side, value_text
 from jobs.review.pages.compare_page import Comparisons
 from jobs.review.pages.window_page import window_address
+from jobs.review.report import page
 from windowlib.errors import HindcastError
 
 _COMPARISONS = Comparisons()
 
 
 def difference_values(
-    context: PipelineContext, views: Callable[[], Sides] | None, *, is_asked: bool, request_id: str | None = None
-) -> dict[str, Any]:
+    context: PipelineContext, views: Callable[[], Sides] | None, *, here: str, is_asked: bool,
+    request_id: str | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Return the variables of `sections/differences.html.j2` for two views; without views, those that show nothing.
 
-    Each window leads to its page; with `request_id`, to that of the staged runs of the request.
+    `here` is the address that compares them. Each window leads to its page; with `request_id`, to that of the staged
+    runs of the request.
     Views that are not there any more, and a comparison that fails, do not fail the page: it then tells the problem.
     """
     sides, compared, problem = None, None, None
@@ -33,11 +35,4 @@ def difference_values(
     def address(sample: Sample) -> str | None:
         return window_address(context.pipeline, sample.match, request_id=request_id)
 
-    return {
-        "sides": sides,
-        "compared": compared,
-        "compare_problem": problem,
-        "side_by_side": side_by_side,
-        "value_text": value_text,
-        "window_address": address,
-    }
+    return page.difference_values(compared, problem) | {"sides": sides, "here": here, "window_address": address}

@@ -14,7 +14,7 @@ A request that starts another DAG of a pipeline goes on without its date (`_chec
 import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -67,7 +67,8 @@ class BackfillFormCheck:
             return
         except Exception:  # our bug must not stop a backfill: the plan task reads the form again
             log.exception("the form of %s_%s was not checked", match[1], match[2])
-        await self.app(_with_length(scope, len(body)), _body_receiver(body, receive), send)
+        headers = with_length(scope["headers"], len(body))
+        await self.app({**scope, "headers": headers}, _body_receiver(body, receive), send)
 
 
 def _status(request: Request, error: FormError) -> int:
@@ -141,9 +142,10 @@ def _completed(pipeline: Pipeline, given: Mapping[str, Any], form: BackfillForm)
     return {**given, "conf": conf, "dag_run_id": given.get("dag_run_id") or run_id}
 
 
-def _with_length(scope: "Scope", length: int) -> "Scope":
-    headers = [(name, value) for name, value in scope["headers"] if name.lower() != b"content-length"]
-    return {**scope, "headers": [*headers, (b"content-length", str(length).encode())]}
+def with_length(headers: Iterable[tuple[bytes, bytes]], length: int) -> list[tuple[bytes, bytes]]:
+    """Return the headers of a request or an answer with another length of the body."""
+    others = [(name, value) for name, value in headers if name.lower() != b"content-length"]
+    return [*others, (b"content-length", str(length).encode())]
 
 
 def _body_receiver(body: bytes, receive: "Receive") -> "Receive":

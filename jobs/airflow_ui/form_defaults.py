@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.concurrency import run_in_threadpool
 
 from jobs.airflow_ui.context import Site
+from jobs.airflow_ui.form_check import with_length
 from jobs.orchestration.backfill_form import BOUND_TEXTS, ReplayableRange, replayable_range
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import SliceGrid, show_ms, slice_grid
@@ -44,13 +45,22 @@ class BackfillFormDefaults:
         if match is None:
             await self.app(scope, receive, send)
             return
-        answer = _Answer()
+        start: Message = {}
+        body = b""
+
+        async def keep(message: "Message") -> None:
+            nonlocal start, body
+            start = message if message["type"] == "http.response.start" else start
+            body += message.get("body", b"")
+
         # A compressed answer could not be read here.
         headers = [(name, value) for name, value in scope["headers"] if name.lower() != b"accept-encoding"]
-        await self.app({**scope, "headers": headers}, receive, answer.keep)
-        if answer.is_json:
-            answer.body = await self._filled(match[1], answer.body)
-        await answer.send(send)
+        await self.app({**scope, "headers": headers}, receive, keep)
+        types = [value for name, value in start["headers"] if name.lower() == b"content-type"]
+        if start["status"] == 200 and any(value.startswith(b"application/json") for value in types):  # noqa: PLR2004
+            body = await self._filled(match[1], body)
+        await send({**start, "headers": with_length(start["headers"], len(body))})
+        await send({"type": "http.response.body", "body": body, "more_body": False})
 
     async def _filled(self, name: str, body: bytes) -> bytes:
         try:
@@ -92,29 +102,3 @@ def with_defaults(details: dict[str, Any], pipeline: Pipeline, log_range: Replay
 def _bound(grid: SliceGrid, at_ms: int) -> str:
     """Return the value of a field. A time has an offset, else the field shows it in the browser's time zone."""
     return show_ms(grid, at_ms) if grid.is_daily else datetime.fromtimestamp(at_ms / 1000, tz=UTC).isoformat()
-
-
-class _Answer:
-    """Keeps an answer of the app until it is whole."""
-
-    def __init__(self) -> None:
-        self.start: Message = {}
-        self.body = b""
-
-    @property
-    def is_json(self) -> bool:
-        """Whether the answer is a success with JSON."""
-        types = [value for name, value in self.start.get("headers", ()) if name.lower() == b"content-type"]
-        return self.start.get("status") == 200 and any(value.startswith(b"application/json") for value in types)  # noqa: PLR2004
-
-    async def keep(self, message: "Message") -> None:
-        if message["type"] == "http.response.start":
-            self.start = message
-        elif message["type"] == "http.response.body":
-            self.body += message.get("body", b"")
-
-    async def send(self, send: "Send") -> None:
-        headers = [(name, value) for name, value in self.start["headers"] if name.lower() != b"content-length"]
-        length = (b"content-length", str(len(self.body)).encode())
-        await send({**self.start, "headers": [*headers, length]})
-        await send({"type": "http.response.body", "body": self.body, "more_body": False})

@@ -1,6 +1,6 @@
 """The command load-flights."""
 
-from datetime import datetime
+from datetime import date, datetime
 
 import click
 
@@ -33,15 +33,15 @@ def load_flights_command(*, from_day: datetime, to_day: datetime, master: str | 
     The command loads the flights that were reported in [from, to), in UTC days, with one commit for each day. Days that
     the log has already are skipped. All data is in 2013-01-01 to 2014-01-02.
     """
-    from jobs.demo.flights import DayLoaded, load_flights
+    from jobs.demo.flights import load_flights
 
     first, last = from_day.date(), to_day.date()
     days = max((last - first).days, 0)
     with count_bar() as bar:
         task = bar.add_task("flights", total=days)
 
-        def advance(day: DayLoaded) -> None:
-            bar.update(task, completed=day.done, total=day.total, description=f"flights {day.day}")
+        def advance(day: date, done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total, description=f"flights {day}")
 
         summary = load_flights(places.lake.root, first, last, progress=advance, master=master)
     skipped = f"; {counted(len(summary.skipped), 'day')} loaded before" if summary.skipped else ""

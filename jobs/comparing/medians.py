@@ -1,8 +1,7 @@
-"""The exact median of any number of numbers, in constant memory: the numbers are in a file, which is read in passes."""
+"""The exact median of any number of numbers, in constant memory: the numbers are in a file, which is mapped."""
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,15 +9,13 @@ from numpy.typing import NDArray
 from windowlib.columnar.xxhash import Words
 
 Doubles: TypeAlias = NDArray[np.float64]
-DIGIT_BITS: Final = 16
-BLOCK_WORDS: Final = 1 << 16
 
 
 class Magnitudes:
     """A collection of numbers that are not negative: integers below 2**64, or doubles.
 
-    Both have the order of their 64-bit words, so one radix selection finds a median of either kind. The first
-    `kept_words` numbers are in memory. If there are more, all are in a file.
+    Both have the order of their 64-bit words. The first `kept_words` numbers are in memory. If there are more, all are
+    in a file.
     """
 
     def __init__(self, file: Path, *, are_integers: bool, kept_words: int) -> None:
@@ -52,34 +49,14 @@ class Magnitudes:
         """Return the middle number, or the mean of the two middle ones; None without numbers."""
         if not self.count:
             return None
-        low, high = (self._number(self._at(place)) for place in ((self.count - 1) // 2, self.count // 2))
+        words = np.memmap(self._file, np.uint64, "r+") if self._file.exists() else np.concatenate(self._kept)
+        middle = [(self.count - 1) // 2, self.count // 2]
+        words.partition(middle)
+        low, high = (self._number(word) for word in words[middle])
         if low == high:
             return low
         total = low + high
         return total // 2 if isinstance(total, int) and total % 2 == 0 else low / 2 + high / 2
-
-    def _at(self, place: int) -> np.uint64:
-        """Return the word with this place in the order: each pass finds the next digit of it."""
-        prefix, known = 0, 0
-        while known < 64:  # noqa: PLR2004 - the bits of a word
-            counts = np.zeros(1 << DIGIT_BITS, np.int64)
-            shift = np.uint64(64 - known - DIGIT_BITS)
-            for words in self._blocks():
-                part = words if not known else words[(words >> np.uint64(64 - known)) == np.uint64(prefix)]
-                digits = (part >> shift) & np.uint64((1 << DIGIT_BITS) - 1)
-                counts += np.bincount(digits.astype(np.int64), minlength=len(counts))
-            sums = np.cumsum(counts)
-            digit = int(np.searchsorted(sums, place, side="right"))
-            place -= int(sums[digit - 1]) if digit else 0
-            prefix, known = (prefix << DIGIT_BITS) | digit, known + DIGIT_BITS
-        return np.uint64(prefix)
-
-    def _blocks(self) -> Iterator[Words]:
-        yield from self._kept
-        if self._file.exists():
-            with self._file.open("rb") as file:
-                while block := file.read(8 * BLOCK_WORDS):
-                    yield np.frombuffer(block, np.uint64)
 
     def _number(self, word: np.uint64) -> int | float:
         return int(word) if self._are_integers else float(np.array(word).view(np.float64))

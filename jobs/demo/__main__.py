@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import date, timedelta
 from pathlib import Path
 from types import FrameType
@@ -23,7 +23,6 @@ from jobs.demo.next_steps import settings_lines, take_settings, tell_next_steps
 from jobs.demo.stage import LIVE_PIPELINE, PIPELINE, SECOND_PIPELINE, Stage, StoryBroken, new_stage, shown
 from jobs.orchestration.embedded import airflow_service, postgres as embedded_postgres
 from jobs.orchestration.embedded.airflow_api import AirflowApi, DagRunState
-from jobs.orchestration.embedded.airflow_service import Login
 from jobs.orchestration.embedded.homes import all_homes, refuse_second
 from jobs.reading.published import read_published_table
 from jobs.runs import Verdict
@@ -276,32 +275,24 @@ def _airflow_stays() -> bool:
 @contextmanager
 def _airflow(stage: Stage, *, stays: bool) -> Iterator[Follower]:
     """Run Airflow during the body of a `with` statement, and after it as well if it `stays` and the body ended well."""
-    with (
-        _service(stage, stays=stays) as login,
-        AirflowApi(url=login.url, user=login.user, password=login.password) as api,
-    ):
-        until = "" if stays else " until the end of this part"
-        stage.note(f"running at {login.url}{until}; user {login.user}, password {login.password}")
-        yield Follower(stage=stage, api=api)
-    if not stays:
-        stage.note("Airflow and its database are stopped")
 
-
-@contextmanager
-def _service(stage: Stage, *, stays: bool) -> Iterator[Login]:
     def tell(phase: str) -> None:
         stage.note(f"{phase} …")
 
+    with ExitStack() as started:
+        if stays:
+            login = airflow_service.start(stage.home, tell)
+            started.callback(airflow_service.stop, stage.home)
+        else:
+            login = started.enter_context(airflow_service.running(stage.home, tell))
+        with AirflowApi(url=login.url, user=login.user, password=login.password) as api:
+            until = "" if stays else " until the end of this part"
+            stage.note(f"running at {login.url}{until}; user {login.user}, password {login.password}")
+            yield Follower(stage=stage, api=api)
+        if stays:
+            started.pop_all()
     if not stays:
-        with airflow_service.running(stage.home, tell) as login:
-            yield login
-        return
-    login = airflow_service.start(stage.home, tell)
-    try:
-        yield login
-    except BaseException:
-        airflow_service.stop(stage.home)
-        raise
+        stage.note("Airflow and its database are stopped")
 
 
 def _params(first: date, end: date, reason: str) -> dict[str, object]:

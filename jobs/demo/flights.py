@@ -3,7 +3,6 @@
 The demonstrations and the tests use this log. The replay has no code for it.
 """
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -57,17 +56,6 @@ PROPERTIES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DayLoaded:
-    """Progress of a load: `done` of `total` days. `skipped` says that the log already had this day."""
-
-    day: date
-    records: int
-    skipped: bool
-    done: int
-    total: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LoadSummary:
     """The result of a load. Days are UTC days of report. `records` counts the records of the loaded days only."""
 
@@ -75,10 +63,10 @@ class LoadSummary:
     loaded: tuple[date, ...]
     skipped: tuple[date, ...]
     records: int
-    seconds: float
 
 
-Progress = Callable[[DayLoaded], None]
+Progress = Callable[[date, int, int], None]
+"""(a day that the log has now, number of days done, number of all days)."""
 
 
 def load_flights(
@@ -102,7 +90,6 @@ def load_flights(
             writes to it.
     """
     _check_range(from_date, to_date)
-    started = time.monotonic()
     table = Lake(root=lake_root).below(TABLE)
     present = _days_present(table)
     days = read_flights(from_date, to_date)
@@ -115,13 +102,12 @@ def load_flights(
         if spark is not None and day in todo:
             _append(spark, table, rows)
         if progress is not None:
-            progress(DayLoaded(day=day, records=len(rows), skipped=day not in todo, done=done, total=len(days)))
+            progress(day, done, len(days))
     return LoadSummary(
         table=table,
         loaded=todo,
         skipped=tuple(day for day in days if day not in todo),
         records=sum(len(days[day]) for day in todo),
-        seconds=time.monotonic() - started,
     )
 
 

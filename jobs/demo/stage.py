@@ -74,19 +74,15 @@ class Stage:
         """Print a line about the progress."""
         self.console.print(f"   [dim]{escape(text)}[/]")
 
-    def hindcast(self, *arguments: str, expect: int = 0) -> str:
-        """Print a command, run it, print its output, and return the output.
-
-        Raises StoryBroken: its exit status is not the expected one.
-        """
+    def hindcast(self, *arguments: str) -> None:
+        """Print a command, run it, and print its output. Raises StoryBroken: its exit status is not 0."""
         self.console.print(f"[bold]$ hindcast {escape(_typed(arguments))}[/]")
-        output = self._run(arguments, expect=expect)
+        output = self._run(arguments)
         self.console.print(textwrap.indent(output.rstrip(), "   "), markup=False, no_wrap=True, crop=False)
-        return output
 
     def ask(self, *arguments: str) -> Any:  # noqa: ANN401  (JSON)
         """Return the output of a command as JSON values, one for each line, without printing it."""
-        return [json.loads(line) for line in self._run((*arguments, "--json"), expect=0).splitlines()]
+        return [json.loads(line) for line in self._run((*arguments, "--json")).splitlines()]
 
     def ledger(self) -> LedgerView:
         return open_request_context(self.pipeline, self.lake, now_ms=now_ms).ledger.view()
@@ -108,7 +104,7 @@ class Stage:
             f"panes {counts.panes:6,}   run {result.run_id[:12]}[{style}]{share}[/]"
         )
 
-    def _run(self, arguments: tuple[str, ...], *, expect: int) -> str:
+    def _run(self, arguments: tuple[str, ...]) -> str:
         """Run one command of this clone. It ends when this process ends, also if this process is killed."""
         command = ["setpriv", "--pdeathsig", "TERM", str(Path(sys.executable).with_name("hindcast")), *arguments]
         environ = os.environ | {"HINDCAST_LAKE": self.lake.root, "COLUMNS": str(_COMMAND_WIDTH), "TERM": "dumb"}
@@ -118,9 +114,9 @@ class Stage:
             )
         with self.commands_log.open("a", encoding="utf-8") as log:
             log.write(f"$ hindcast {_typed(arguments)}\n{process.stderr}")
-        if process.returncode != expect:
+        if process.returncode:
             raise StoryBroken(
-                f"`hindcast {_typed(arguments)}` ended with status {process.returncode} instead of {expect}; "
+                f"`hindcast {_typed(arguments)}` ended with status {process.returncode} instead of 0; "
                 f"its last messages: {' | '.join(process.stderr.strip().splitlines()[-5:])}"
             )
         return process.stdout

@@ -22,6 +22,11 @@ from windowlib.errors import SpecError
 
 HEAD_RECORDS: Final = 10_000
 BATCH_RECORDS: Final = 65_536
+_SLICE: Final = pa.field("slice_ms", pa.int64())
+_PLACE: Final = (
+    pa.field("commit", pa.int64()), pa.field("place", pa.int64()), pa.field("undecodable", pa.int8())
+)  # fmt: skip
+"""What a record has before its columns; see `Sample`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +64,9 @@ def read_head(facts: TableFacts) -> pa.Table:
     columns = readable_columns(facts)
     for file in sorted(facts.files, key=lambda newest: (newest.commit, newest.modified_ms, newest.path), reverse=True):
         if file.records != 0:
-            rows, _, _ = _read_file(facts, file, columns, most=HEAD_RECORDS)
-            return rows
+            return _read_file(facts, file, columns, most=HEAD_RECORDS).select(
+                range(len(_PLACE), len(_PLACE) + len(columns))
+            )
     return pa.table({name: pa.array([], _type_of(facts, name)) for name in columns})
 
 
@@ -78,22 +84,18 @@ def read_sample(facts: TableFacts, columns: Sequence[str], slices: SliceCandidat
     asked = [name for name in columns if _type_of(facts, name) is not None]
     files = [file for file in facts.files if file.records != 0]
     files.sort(key=lambda file: (slice_of(file), file.commit, file.modified_ms, file.place, file.path), reverse=True)
-    tables, parts, problems = [], [], []
+    tables: list[pa.Table] = []
     left = most
     for file in files:
         if left <= 0:
             break
-        rows, (commit, place), undecodable = _read_file(facts, file, asked, most=left)
-        left -= rows.num_rows
-        tables.append(rows)
-        problems.append(undecodable)
-        parts.append((np.full(rows.num_rows, slice_of(file), dtype=np.int64), commit, place))
+        own = _read_file(facts, file, asked, most=left)
+        left -= own.num_rows
+        tables.append(own.add_column(0, _SLICE, [np.full(own.num_rows, slice_of(file), dtype=np.int64)]))
     read = files[: len(tables)]
-    empty = pa.table({name: pa.array([], _type_of(facts, name)) for name in asked})
-    rows = pa.concat_tables([*tables, empty]).combine_chunks() if asked else pa.table({})
-    slice_ms, commit, place = (
-        np.concatenate([np.empty(0, dtype=np.int64), *(part[number] for part in parts)]) for number in range(3)
-    )
+    whole = pa.concat_tables([*tables, _schema(facts, asked).insert(0, _SLICE).empty_table()]).combine_chunks()
+    slice_ms, commit, place, undecodable = (column.to_numpy() for column in whole.columns[: 1 + len(_PLACE)])
+    rows = whole.select(range(1 + len(_PLACE), whole.num_columns))
     if slices is not None and slices.kind == "time" and slices.columns[0] in rows.column_names:
         slice_ms = _floored(read_instants(rows[slices.columns[0]].combine_chunks(), None).ms, slices.every_ms)
     if slices is not None and slices.kind == "commits":
@@ -103,7 +105,7 @@ def read_sample(facts: TableFacts, columns: Sequence[str], slices: SliceCandidat
         slice_ms=slice_ms,
         commit=commit,
         place=place,
-        undecodable=np.concatenate([np.empty(0, dtype=np.int8), *problems]),
+        undecodable=undecodable,
         is_whole=len(read) == len(files) and left >= 0 and not _is_cut(read, tables),
         has_order=facts.is_tracked or not any(file.is_rewritten or file.commit < 0 for file in read),
     )
@@ -134,19 +136,17 @@ def _type_of(facts: TableFacts, name: str) -> "pa.DataType | None":
         return None
 
 
-def _read_file(
-    facts: TableFacts, file: FileFacts, columns: Sequence[str], *, most: int
-) -> tuple[pa.Table, tuple[Int64s, Int64s], Codes]:
-    """Return the first records of a file, their places (commit, place), and which have a text that is not UTF-8.
+def _schema(facts: TableFacts, columns: Sequence[str]) -> pa.Schema:
+    """Return `_PLACE` and some columns. A column may have the name of another one, so they are taken by position."""
+    return pa.schema([*_PLACE, *(pa.field(name, _type_of(facts, name)) for name in columns)])
 
-    Rows that a deletion vector marks as deleted are no records.
-    """
+
+def _read_file(facts: TableFacts, file: FileFacts, columns: Sequence[str], *, most: int) -> pa.Table:
+    """Return the first records of a file, as `_schema` tells. Rows that a deletion vector marks as deleted are none."""
     system, _root = file_system(facts.uri)
     hidden = [facts.setting(name) for name in (VERSION_COLUMN, ROW_ID_COLUMN)]
     fields = [own for own in facts.log.fields if own["name"] in {*columns}.difference(facts.log.partition_columns)]
     batches: list[pa.RecordBatch] = []
-    places: list[tuple[Int64s, Int64s]] = []
-    codes: list[Codes] = []
     done = 0
     with log_errors(facts.uri, f"reading {file.path}"), system.open_input_file(place_of(facts.root, file.path)) as data:
         opened = open_parquet(data)
@@ -157,23 +157,15 @@ def _read_file(
             stored = stored.slice(0, most - done)  # noqa: PLW2901
             batch, problems = decodable(_typed(facts, file, stored, columns=columns, physical=physical))
             code = problems[0] if problems else np.zeros(stored.num_rows, dtype=np.int8)
-            commit, place = _places(file, stored, hidden, first=done)
+            places = map(pa.array, (*_places(file, stored, hidden, first=done), code))
+            rows = pa.RecordBatch.from_arrays([*places, *batch.columns], schema=_schema(facts, columns))
             if file.deleted is not None:
-                kept = file.deleted.is_kept(done, stored.num_rows)
-                batch, code, commit, place = batch.filter(pa.array(kept)), code[kept], commit[kept], place[kept]
-            batches.append(batch)
-            codes.append(code)
-            places.append((commit, place))
+                rows = rows.filter(pa.array(file.deleted.is_kept(done, stored.num_rows)))
+            batches.append(rows)
             done += stored.num_rows
             if done >= most:
                 break
-    schema = pa.schema([(name, _type_of(facts, name)) for name in columns])
-    joined = tuple(np.concatenate([np.empty(0, dtype=np.int64), *(pair[n] for pair in places)]) for n in range(2))
-    return (
-        pa.Table.from_batches(batches, schema),
-        (joined[0], joined[1]),
-        np.concatenate([np.empty(0, dtype=np.int8), *codes]),
-    )
+    return pa.Table.from_batches(batches, _schema(facts, columns))
 
 
 def _typed(

@@ -1,13 +1,13 @@
 """What an event log of any format tells of itself: its files, its commits and its settings. No record is read."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from jobs.lake.commit_history import read_history
 from jobs.lake.commit_slices import BEGINNING, ascending_times
-from jobs.lake.file_origins import operation_of
+from jobs.lake.file_origins import POSITION_BITS, Origin, operation_of, origins_of
 from jobs.lake.footer_bounds import known_bounds
 from jobs.lake.log_files import Entry, LogFiles, place_of
 from jobs.lake.log_version import DataFile, LogVersion
@@ -23,8 +23,6 @@ MAX_COMMITS: Final = 2_000
 UNKNOWN_COMMIT: Final = -1
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 _NUMBER: Final = re.compile(r"0|-?[1-9]\d{0,17}")
-_POSITION_BITS: Final = 40
-"""The bits of a row in the place of a file without row ids. The file's position in its commit is above them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +152,7 @@ def read_table_facts(uri: str) -> TableFacts:
         log=log,
         log_format=log_format,
         partitions=partitions,
-        files=tuple(_files(log, log_files, entries=entries, is_tracked=is_tracked)),
+        files=tuple(_files(log, log_files, versions=versions, is_tracked=is_tracked)),
         commits=commits,
         first_commit=first,
         commits_unread=versions.start - first,
@@ -234,33 +232,25 @@ def _partition(action: Mapping[str, Any], names: Mapping[str, str]) -> dict[str,
     return {name: values[stored] for name, stored in names.items() if stored in values}
 
 
-def _files(
-    log: LogVersion, log_files: LogFiles, *, entries: Mapping[int, Sequence[Entry]], is_tracked: bool
-) -> Iterator[FileFacts]:
-    origins = _origins(log_files.root, entries)
+def _files(log: LogVersion, log_files: LogFiles, *, versions: Iterable[int], is_tracked: bool) -> Iterator[FileFacts]:
+    origins: dict[str, Origin] = {}
+    for version in versions:
+        for place, origin in origins_of(log_files, version):
+            origins.setdefault(place, origin)  # the first commit that adds the file
     ids = row_places(log_files) if is_tracked else {}
     for number, file in enumerate(log.files()):
         place = place_of(log_files.root, file.path)
-        commit, position, is_rewritten = origins.get(place, (UNKNOWN_COMMIT, number, False))
-        row_place = ids.get(place)
+        first, row_place = origins.get(place), ids.get(place)
+        commit, position = (UNKNOWN_COMMIT, number << POSITION_BITS) if first is None else first.place
+        is_rewritten = first is not None and not first.add.get("dataChange", True)
         if row_place is not None and not is_rewritten and UNKNOWN_COMMIT < commit < row_place.commit_version:
             row_place = None  # a backfill of row tracking has numbered the file, in any order
         yield FileFacts(
             **file.facts(),
             commit=commit if row_place is None else row_place.commit_version,
-            place=position << _POSITION_BITS if row_place is None else row_place.base_row_id,
+            place=position if row_place is None else row_place.base_row_id,
             is_rewritten=is_rewritten,
         )
-
-
-def _origins(root: str, entries: Mapping[int, Sequence[Entry]]) -> dict[str, tuple[int, int, bool]]:
-    """Return place of a file -> (the first commit that adds it, its position there, whether it was rewritten)."""
-    origins: dict[str, tuple[int, int, bool]] = {}
-    for version, own in entries.items():
-        for position, add in enumerate(entry["add"] for entry in own if "add" in entry):
-            is_rewritten = not add.get("dataChange", True)
-            origins.setdefault(place_of(root, str(add["path"])), (version, position, is_rewritten))
-    return origins
 
 
 def _micros(values: "pa.Array") -> "pa.Array":

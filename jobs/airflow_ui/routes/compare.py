@@ -34,14 +34,10 @@ def compare(
     elif before is None:
         before = 0 if after is None else max(0, after - 1)
     views = partial(version_sides, context.view, before or 0, after) if versions else None
-    values = {
-        "name": context.name,
-        "versions": versions,
-        "before": before or 0,
-        "after": context.view.version if after is None else after,
-        "here": f"?before={before or 0}&after={context.view.version if after is None else after}&compute=true",
-        **difference_values(context, views, is_asked=compute),
-    }
+    shown = {"before": before or 0, "after": context.view.version if after is None else after}
+    here = f"?before={shown['before']}&after={shown['after']}&compute=true"
+    values = {"name": context.name, "versions": versions, **shown}
+    values |= difference_values(context, views, here=here, is_asked=compute)
     return page(request, "compare", values)
 
 

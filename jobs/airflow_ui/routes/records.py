@@ -42,7 +42,9 @@ def records(
     pipeline = spec_of_chain(context.pipeline, context.view)
     scope = search_scope(context.view, last)
     key = {name: request.query_params.get(f"{KEY}{name}", "")[:MAX_TEXT] for name in pipeline.log.key_columns}
-    result, searched = _search(context, pipeline, record_id, last=last, slice_id=slice_id)
+    result, searched = None, None
+    if record_id and scope is not None:
+        result, searched = _search(context, pipeline, record_id, scope=scope, last=last, slice_id=slice_id)
     values = {
         "name": context.name,
         "record_id": record_id,
@@ -52,32 +54,33 @@ def records(
         "found": result,
         "searched": searched,
         "stored_values": _stored(result.explanation) if result and result.explanation else [],
-        "windows": _windows(context, key, scope) if scope and any(key.values()) and not record_id else None,
+        "windows": _windows(context, pipeline, key, scope=scope)
+        if scope and any(key.values()) and not record_id
+        else None,
         "query": {"record_id": record_id, **{f"{KEY}{name}": value for name, value in key.items() if value}},
     }
     return page(request, "record", values)
 
 
 def _search(
-    context: PipelineContext, pipeline: Pipeline, record_id: str, *, last: str | None, slice_id: str | None
-) -> tuple[Found | None, Searched | None]:
+    context: PipelineContext, pipeline: Pipeline, record_id: str, *, scope: Scope, last: str | None,
+    slice_id: str | None,
+) -> tuple[Found | None, Searched | None]:  # fmt: skip
     """Return the explanation of a record, and how far the search for its id came."""
-    view, scope, searched = context.view, search_scope(context.view, last), None
-    if not record_id or scope is None:
-        return None, None
+    view = context.view
     if slice_id is not None:
         return find(context.lake, pipeline, record_id, scope=scope_after(view, slice_id)), None
-    if pipeline.log.record_id is not None:
-        try:
-            searched = search_records(context.lake, pipeline, view, part=record_id, last=last, seconds=SEARCH_S)
-        except (LogError, RequestError):  # no log, or slices that are no partitions of it: a whole id may be found
-            return find(context.lake, pipeline, record_id, scope=scope), None
-        record = searched.only(record_id)
-        if record is None:
-            return None, searched
-        scope = scope_after(view, record.slice_id)
-        return find(context.lake, pipeline, record.record_id, scope=scope), searched
-    return find(context.lake, pipeline, record_id, scope=scope), None
+    if pipeline.log.record_id is None:
+        return find(context.lake, pipeline, record_id, scope=scope), None
+    try:
+        searched = search_records(context.lake, pipeline, view, part=record_id, last=last, seconds=SEARCH_S)
+    except (LogError, RequestError):  # no log, or slices that are no partitions of it: a whole id may be found
+        return find(context.lake, pipeline, record_id, scope=scope), None
+    record = searched.only(record_id)
+    if record is None:
+        return None, searched
+    scope = scope_after(view, record.slice_id)
+    return find(context.lake, pipeline, record.record_id, scope=scope), searched
 
 
 def _stored(explanation: Explanation) -> list[tuple[str, str]]:
@@ -91,8 +94,7 @@ def _stored(explanation: Explanation) -> list[tuple[str, str]]:
     return stored
 
 
-def _windows(context: PipelineContext, key: dict[str, str], scope: Scope) -> dict[str, object]:
-    pipeline = spec_of_chain(context.pipeline, context.view)
+def _windows(context: PipelineContext, pipeline: Pipeline, key: dict[str, str], *, scope: Scope) -> dict[str, object]:
     rows, count = windows_of_key(context.lake, pipeline, key, scope=scope, most=MOST_WINDOWS)
     columns = shown_columns(rows.column_names)
     return {

@@ -48,8 +48,13 @@ def one_request(
         "outline": () if planned is None or asked.runs else outline(planned),
         "progress": progress_svg(made.progress.done, made.progress.total),
         "place": DecisionPlace(context=context, return_to=here, request_id=asked.request_id),
-        "here": "?compute=true",
-        **difference_values(context, views, is_asked=compute, request_id=asked.request_id if asked.is_open else None),
+        **difference_values(
+            context,
+            views,
+            here="?compute=true",
+            is_asked=compute,
+            request_id=asked.request_id if asked.is_open else None,
+        ),
     }
     return page(request, "request", values)
 
