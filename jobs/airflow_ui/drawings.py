@@ -75,7 +75,7 @@ def chart_svg(chart: Chart) -> Markup:
             body.append(f'<path class="band" d="M{"L".join([*forth, *back])}Z"/>')
         line = "L".join(f"{x_of(point.place)} {y_of(point.value)}" for point in part if point.value is not None)
         body.append(f'<path class="curve" d="M{line}{"h2" if len(part) == 1 else ""}"/>')
-    body += [_verdict_mark(point, float(x_of(point.place)), float(y_of(point.value)))
+    body += [f'<circle class="mark m-{point.verdict.value}" cx="{x_of(point.place)}" cy="{y_of(point.value)}" r="4"/>'
              for point in points if point.value is not None and point.verdict is not Verdict.PASS]  # fmt: skip
     body += [labels, *_hover(points, x_of)]
     label = escape(escaped(chart.label))
@@ -122,10 +122,6 @@ def _hover(points: Sequence[ChartPoint], x_of: Callable[[float], str]) -> Iterat
             f'<rect class="hover" x="{_n(left)}" y="0" width="{_n(right - left)}" height="{HEIGHT - BOTTOM}">'
             f"<title>{tip}</title></rect>"
         )
-
-
-def _verdict_mark(point: ChartPoint, x: float, y: float) -> str:
-    return f'<circle class="mark m-{point.verdict.value}" cx="{_n(x)}" cy="{_n(y)}" r="4"/>'
 
 
 def plot_svg(plot: Plot) -> Markup:

@@ -1,6 +1,6 @@
 """The command `hindcast status`. It reads the ledgers and the lists of files of the logs, and no rows."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from time import sleep
@@ -202,9 +202,7 @@ def _progress_of(work: RequestContext, view: LedgerView, request: Request, *, is
     return progress_of(pipeline, view, request, planned=planned)
 
 
-def _watch(
-    works: Sequence[RequestContext], *, as_json: bool, every_s: float = WATCH_S, sleep: Callable[[float], None] = sleep
-) -> None:
+def _watch(works: Sequence[RequestContext], *, as_json: bool) -> None:
     """Print the progress of the requests that are worked on, whenever it has changed, until none is left."""
     told: dict[str, EventTimeProgress] = {}
     while True:
@@ -215,7 +213,7 @@ def _watch(
                 _tell(work, request, now, as_json=as_json)
         if not working:
             return
-        sleep(every_s)
+        sleep(WATCH_S)
 
 
 def _working(work: RequestContext) -> list[tuple[Request, EventTimeProgress]]:

@@ -17,7 +17,6 @@ from jobs.lake.lake import Lake
 from jobs.lake.row_filter import RowFilter
 from jobs.lake.store import read_attempts
 from jobs.ledger.view import LedgerView, StagedRun
-from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning.chains import RunsByState
 from jobs.reading.published import BOUNDS, read_published
 from jobs.reading.stored_rows import StoredRuns
@@ -56,6 +55,7 @@ def border_change(lake: Lake, view: LedgerView, request_id: str, *, before: Stag
     if not any(rows.num_rows for rows in states):
         return _NOTHING
     has_same_clock = former.is_processing_time == new.is_processing_time
+    times = [(spec.log.event_time, spec.log.columns) for spec in specs]  # if equal, both have one time line
     from_ms = min((at_ms for at_ms in starts if at_ms is not None), default=0) if has_same_clock else None
     has_fired = bool(pc.any(pc.greater(states[1]["fired_count"], 0)).as_py())
     return border_count(
@@ -70,14 +70,9 @@ def border_change(lake: Lake, view: LedgerView, request_id: str, *, before: Stag
             hidden=stored.results(replayed if may_hide((former, new), has_same_clock=has_same_clock) else []),
             has_all_hidden=[first, *replayed][-1].result.state_before == EMPTY_STATE,
             later=stored.results(runs if has_fired else []),
-            watermark_ms=stored.watermark_ms(*replayed[:1]) if has_same_clock and _have_same_time(*specs) else None,
+            watermark_ms=stored.watermark_ms(*replayed[:1]) if has_same_clock and times[0] == times[1] else None,
         )
     )
-
-
-def _have_same_time(former: Pipeline, new: Pipeline) -> bool:
-    """Return whether records have the same event time in both specs, so that windows of both are on one time line."""
-    return (former.log.event_time, former.log.columns) == (new.log.event_time, new.log.columns)
 
 
 def _before(by_state: RunsByState, first: StagedRun) -> Iterator[StagedRun]:

@@ -72,8 +72,8 @@ class ColumnChanges:
             extra=self.extra,
             largest=self._by.largest,
             median=self._by.median(),
-            largest_relative=_plain(self._relative.largest),
-            median_relative=_plain(self._relative.median()),
+            largest_relative=self._relative.largest,
+            median_relative=self._relative.median(),
             unit=_unit(self.kind),
         )
 
@@ -139,7 +139,3 @@ def _unit(kind: pa.DataType) -> str | None:
     if pa.types.is_timestamp(kind):
         return "ms"
     return "days" if pa.types.is_date(kind) else None
-
-
-def _plain(number: float | None) -> float | None:
-    return None if number is None else float(number)

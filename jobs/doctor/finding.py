@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 
 
 class Severity(Enum):
@@ -13,7 +14,7 @@ class Severity(Enum):
     ERROR = "error"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Finding:
     """What was found about one subject. `mend` is a command, SQL or a line of YAML, or advice; empty if none is due."""
 
@@ -23,21 +24,11 @@ class Finding:
     mend: str = ""
 
 
-def ok(subject: str, text: str) -> Finding:
-    """Return a finding that needs nothing."""
-    return Finding(severity=Severity.OK, subject=subject, text=text)
-
-
-def note(subject: str, text: str, mend: str = "") -> Finding:
-    """Return a finding to know."""
-    return Finding(severity=Severity.NOTE, subject=subject, text=text, mend=mend)
-
-
-def warning(subject: str, text: str, mend: str = "") -> Finding:
-    """Return a finding that will cause trouble or wrong numbers in some cases."""
-    return Finding(severity=Severity.WARNING, subject=subject, text=text, mend=mend)
-
-
-def error(subject: str, text: str, mend: str = "") -> Finding:
-    """Return a finding with which a replay is refused, or is wrong."""
-    return Finding(severity=Severity.ERROR, subject=subject, text=text, mend=mend)
+ok = partial(Finding, Severity.OK)
+"""(subject, text): a finding that needs nothing."""
+note = partial(Finding, Severity.NOTE)
+"""(subject, text, mend): a finding to know."""
+warning = partial(Finding, Severity.WARNING)
+"""(subject, text, mend): a finding that will cause trouble or wrong numbers in some cases."""
+error = partial(Finding, Severity.ERROR)
+"""(subject, text, mend): a finding with which a replay is refused, or is wrong."""

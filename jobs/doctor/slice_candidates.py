@@ -56,7 +56,13 @@ def slice_candidates(facts: TableFacts, times: Sequence[str], chosen: Sequence[s
     `times` are columns that may say when a record arrived, best first. `chosen` are the columns that a person has
     named, or `commits`; all candidates if empty.
     """
-    candidates = [*_by_partition(facts), *_by_time(facts, times), _by_commits(facts)]
+    candidates = [*_by_partition(facts)]
+    for name in times:
+        every_ms = UNIT_MS["d"] if facts.columns[name] == "date" else _every_ms(facts.bounds_ms(name))
+        candidates.append(SliceCandidate(kind="time", columns=(name,), by=f"by: {spelled(name)}", every_ms=every_ms))
+    instants = [commit.at_ms for commit in facts.commits if commit.at_ms is not None]
+    every_ms = _every_ms((min(instants), max(instants)) if instants else None)
+    candidates.append(SliceCandidate(kind="commits", columns=(), by="by: commits", every_ms=every_ms))
     if not chosen:
         return candidates
     fitting = [candidate for candidate in candidates if candidate.columns == tuple(chosen)]
@@ -108,19 +114,6 @@ def _instant_ms(value: str | None, columns: int) -> int | None:
         return None if value is None else value_ms(value, columns, pattern=None, zone=_ZONE)
     except ValueError:
         return None
-
-
-def _by_time(facts: TableFacts, times: Sequence[str]) -> Iterator[SliceCandidate]:
-    for name in times:
-        every_ms = UNIT_MS["d"] if facts.columns[name] == "date" else _every_ms(facts.bounds_ms(name))
-        yield SliceCandidate(kind="time", columns=(name,), by=f"by: {spelled(name)}", every_ms=every_ms)
-
-
-def _by_commits(facts: TableFacts) -> SliceCandidate:
-    times = [commit.at_ms for commit in facts.commits if commit.at_ms is not None]
-    return SliceCandidate(
-        kind="commits", columns=(), by="by: commits", every_ms=_every_ms((min(times), max(times)) if times else None)
-    )
 
 
 def _every_ms(bounds: tuple[int, int] | None) -> int:

@@ -206,10 +206,8 @@ class StoredRuns:
         Raises StoreError: a file cannot be read, or the rows differ from those that were written. The message names
         table, slice, attempt and file.
         """
-        runs = list(runs)
-        uri = self.lake.table(self.pipeline, table)
-        rows, findings = self.checked(table, runs, columns)
-        self._refuse(uri, next(findings, None))
+        rows, findings = self.checked(table, list(runs), columns)
+        self._refuse(table, findings)
         return readable(rows.select(list(columns)) if columns is not None and rows.column_names else rows)
 
     def batches(
@@ -264,11 +262,11 @@ class StoredRuns:
                 what = (
                     f"{counted(count, 'row')} chosen, and the statistics in the footers of its files hide some of them"
                 )
-                self._refuse(uri, Finding(table=table, what=what))
+                self._refuse(table, iter([Finding(table=table, what=what)]))
         own = {attempt: run for attempt, run in by_attempt.items() if attempt in files.read}
         self._refuse_sums(uri, own, table=table, sums=sums)
         for stored, part in self._by_spec(rows, uri, own, table=table) if is_whole else ():
-            self._refuse(uri, next(stored.content_findings(part), None))
+            self._refuse(table, stored.content_findings(part))
         return readable(rows.select(list(columns)) if columns is not None and rows.column_names else rows)
 
     def _chosen(
@@ -293,7 +291,7 @@ class StoredRuns:
     ) -> None:
         if runs:
             stored = self.described(uri, runs, table=table, attempts=list(runs), columns=table_columns(uri))
-            self._refuse(uri, next(stored.sum_findings(sums), None))
+            self._refuse(table, stored.sum_findings(sums))
 
     def checks_content(self, table: str, runs: Sequence[StagedRun]) -> bool:
         """Return whether the ids of the rows of these runs are computed from their content when they are read."""
@@ -306,8 +304,10 @@ class StoredRuns:
         """
         return count_rows(self.lake.table(self.pipeline, table), {run_attempt(run, table) for run in runs})
 
-    def _refuse(self, uri: str, finding: Finding | None) -> None:
-        if finding is not None:
+    def _refuse(self, table: str, findings: Iterator[Finding]) -> None:
+        """Raise a StoreError with the first finding, if there is one."""
+        for finding in findings:
+            uri = self.lake.table(self.pipeline, table)
             raise StoreError(f"{finding}. The rows stored in {uri} differ from those that were written. {ADVICE}")
 
     def checked(
@@ -319,13 +319,8 @@ class StoredRuns:
         few = self.checks_content(table, runs)
         needed = None if few or columns is None else tuple(dict.fromkeys((*columns, *IDS)))
         rows = read_attempts(uri, by_attempt, needed)
-        return rows, self._findings(rows, uri, by_attempt, table=table, with_content=few)
-
-    def _findings(
-        self, rows: "pa.Table", uri: str, runs: Mapping[Attempt, StagedRun], *, table: str, with_content: bool
-    ) -> Iterator[Finding]:
-        for stored, part in self._by_spec(rows, uri, runs, table=table):
-            yield from stored.findings(part, with_content=with_content)
+        by_spec = self._by_spec(rows, uri, by_attempt, table=table)
+        return rows, (finding for stored, part in by_spec for finding in stored.findings(part, with_content=few))
 
     def _by_spec(
         self, rows: "pa.Table", uri: str, runs: Mapping[Attempt, StagedRun], *, table: str

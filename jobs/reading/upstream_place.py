@@ -216,11 +216,8 @@ class UpstreamPlace:
     def _slice_of(self, view: LedgerView, run: StagedRun) -> Slice:
         """Return the slice of the reader that has the slice of a run."""
         slice_ = run.result.slice
-        return slice_ if self._fits(view, run) else slice_at(slice_grid(self.pipeline), slice_.start_ms)
-
-    def _fits(self, view: LedgerView, run: StagedRun) -> bool:
-        """Return whether the slice of a run is cut as those of the reader."""
-        return spec_of(view, run).log.slice.cut == self.pipeline.log.slice.cut
+        fits = spec_of(view, run).log.slice.cut == self.pipeline.log.slice.cut
+        return slice_ if fits else slice_at(slice_grid(self.pipeline), slice_.start_ms)
 
     def _nests(self, view: LedgerView, run: StagedRun) -> bool:
         """Return whether the slice of a run is one of the reader, or a part of one."""

@@ -184,12 +184,14 @@ def rows_of(lake: Lake, view: LedgerView, log: LogGrammar, *, slices: Sequence[U
     columns = table_columns(lake.table(log.pipeline, log.table))
     if not columns:
         raise LogError(f"pipeline {log.pipeline} has no table {log.table} yet, which log.table names")
+    # What is no part of a record: bytes that are no text, and places that have no meaning.
+    left_out = "undecoded" if log.panes != "final" else "fired_rank"
     for slice_ in slices:
         own = _own_rows(stored, slice_, log)
         table = stored_table(spec_of(view, slice_.run), log.table, columns, log=dict)
         own = own.sort_by([(name, "ascending") for name in log.order_columns or ()])
         names = [*table.columns(), tables.ROW_ID]
-        names = [name for name in names if name in own.column_names and name not in _left_out(log)]
+        names = [name for name in names if name in own.column_names and name != left_out]
         rows = _flat(own.select(names), log)
         if log.table == tables.WINDOW_OUTPUTS:
             rows = _with_window_time(rows, log)
@@ -206,11 +208,6 @@ def _own_rows(stored: "pa.Table", slice_: UpstreamSlice, log: LogGrammar) -> "pa
         )
         for group in slice_.groups
     )
-
-
-def _left_out(log: LogGrammar) -> frozenset[str]:
-    """Return the columns that are no part of a record: bytes that are no text, and places that have no meaning."""
-    return frozenset({"undecoded"} if log.panes != "final" else {"fired_rank"})
 
 
 def _digest(rows: "pa.Table", schema: "pa.Schema", log: LogGrammar) -> str:

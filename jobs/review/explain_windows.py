@@ -60,9 +60,16 @@ def windows_of(
     at_ms = record_time(pipeline.log.event_time, record).ms
     if at_ms is None or (pipeline.windows is not None and pipeline.windows.is_processing_time):
         return RecordWindows(fired=(), superseded={}, still_open=())
-    holds = _Holds(at_ms=at_ms, is_right_closed=pipeline.front_end == "storm")
+
+    def holds(start_ms: int | None, end_ms: int | None) -> bool:
+        if start_ms is None or end_ms is None:
+            return False
+        return start_ms < at_ms <= end_ms if pipeline.front_end == "storm" else start_ms <= at_ms < end_ms
+
     pairs = [(slice_id, run.result.attempt_id) for slice_id, run in runs.items()]
-    panes = _panes(lake, pipeline, record, pairs=pairs, holds=holds)
+    around = [row for row in _panes(lake, pipeline, record, pairs=pairs, at_ms=at_ms) if holds(*_bounds(row))]
+    # As in the published view, a row that withdraws another one sorts after it.
+    panes = sorted(around, key=lambda row: (*(row[name] for name in _PLACE), row["kind"] != "result"))
     last = {_bounds(row): row for row in panes}
     seen = {_bounds(row): row["kind"] for row in panes if row["slice_id"] not in unpublished}
     shown = {bounds for bounds, kind in seen.items() if kind == "result"}
@@ -83,37 +90,20 @@ def windows_of(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Holds:
-    """A predicate: whether bounds include the instant `at_ms`."""
-
-    at_ms: int
-    is_right_closed: bool
-
-    def __call__(self, start_ms: int | None, end_ms: int | None) -> bool:
-        if start_ms is None or end_ms is None:
-            return False
-        return start_ms < self.at_ms <= end_ms if self.is_right_closed else start_ms <= self.at_ms < end_ms
-
-
 def _panes(
-    lake: Lake, pipeline: Pipeline, record: Mapping[str, Any], *, pairs: Sequence[tuple[str, str]], holds: _Holds
+    lake: Lake, pipeline: Pipeline, record: Mapping[str, Any], *, pairs: Sequence[tuple[str, str]], at_ms: int
 ) -> list[dict[str, Any]]:
-    """Return the panes whose bounds include the record's time, in the order of firing."""
+    """Return the panes of the key of a record with bounds that include an instant, or touch it."""
     keys = pipeline.log.key_columns
     columns = [*keys, "window_start", "window_end", "kind", *_PLACE]
-    at = pa.scalar(holds.at_ms * 1_000, pa.timestamp("us", "UTC"))
+    at = pa.scalar(at_ms * 1_000, pa.timestamp("us", "UTC"))
     around_it = (pc.field("window_start") <= at) & (pc.field("window_end") >= at)
     with attempts_dataset(lake.table(pipeline.name, WINDOW_OUTPUTS), pairs) as dataset:
-        own = [
+        return [
             row
             for batch in (() if dataset is None else dataset.to_batches(columns=columns, filter=around_it))
             for row in _of_key(_with_ms(pa.Table.from_batches([batch])), keys, record)
-            if holds(*_bounds(row))
         ]
-    # As in the published view, a row that withdraws another one sorts after it.
-    own.sort(key=lambda row: (*(row[name] for name in _PLACE), row["kind"] != "result"))
-    return own
 
 
 def _with_ms(panes: "pa.Table") -> "pa.Table":

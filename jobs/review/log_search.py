@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from itertools import islice
 from typing import Any, Final
 
@@ -220,14 +220,11 @@ def removed_records(lake: Lake, pipeline: Pipeline, record_id: str, *, view: Led
         with suppress(LogError, RequestError, SpecError):  # the version is gone, or lacks the record or columns
             records = records_of(lake, pipeline, record_id, view=view, only=only, version=before)
             removed = [replace(own, removed_by=rewrite) for own in records if own.slice_id in view.published]
-            if read := [own for own in removed if _may_be_read(lake, pipeline, own, record_id=record_id, view=view)]:
-                return read
+            runs = {own.slice_id: view.run(view.published[own.slice_id]) for own in removed}
+            read = partial(has_read, lake, pipeline, record_id=record_id, view=view)
+            if may_be_read := [own for own in removed if read(own, run=runs[own.slice_id]) is not False]:
+                return may_be_read
     return []
-
-
-def _may_be_read(lake: Lake, pipeline: Pipeline, record: LogRecord, *, record_id: str, view: LedgerView) -> bool:
-    run = view.run(view.published[record.slice_id])
-    return has_read(lake, pipeline, record, record_id=record_id, run=run, view=view) is not False
 
 
 def _rewrites(lake: Lake, pipeline: Pipeline, view: LedgerView) -> Iterator[Rewrite]:

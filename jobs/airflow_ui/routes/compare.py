@@ -11,7 +11,6 @@ from jobs.airflow_ui.comparing import difference_values
 from jobs.airflow_ui.context import PipelineDep, opening_once
 from jobs.airflow_ui.rendering import page
 from jobs.comparing.views import version_sides
-from jobs.ledger.publications import Publication
 from jobs.ledger.view import LedgerView
 from jobs.plain_text import shortened
 from jobs.planning.changed_slices import named_spans
@@ -41,17 +40,14 @@ def compare(
     return page(request, "compare", values)
 
 
-def _slices(view: LedgerView, publication: Publication) -> str:
-    return shortened(named_spans([view.slices[name] for name in sorted(publication.changes)]))
-
-
 def _versions(view: LedgerView) -> list[tuple[int, str]]:
     """Return the ledger versions of the newest publications with a text, newest first."""
     return [
         (
             publication.seq,
             f"{publication.seq}: {'rollback' if publication.is_rollback else 'publication'} by {publication.who}, "
-            f"{instant(publication.at_ms)}, {_slices(view, publication)}",
+            f"{instant(publication.at_ms)}, "
+            + shortened(named_spans([view.slices[name] for name in sorted(publication.changes)])),
         )
         for publication in reversed(view.publications[-MAX_PUBLICATIONS:])
     ]

@@ -19,7 +19,7 @@ from jobs.reading.stored_rows import StoredRuns
 from jobs.reading.stored_tables import spec_of
 from jobs.review import links
 from jobs.review.pages.cells import cells_of, csv_line
-from jobs.review.pages.failing import Tally, find_examples, reason_tallies
+from jobs.review.pages.failing import find_examples, reason_tallies
 from jobs.review.pages.lineage import dag_runs_of, lineage_of, slice_files
 from jobs.review.pages.plots import output_plots
 from jobs.review.pages.row_filters import Comparison, Filter
@@ -144,6 +144,7 @@ def rows(
     if query.format == "csv":
         return _csv(own, query.ask(), name=f"{context.name}_{slice_.slice_id}_{table}.csv")
     made = own.page(query.ask())
+    reasons = reason_tallies(own.stored, own.run, [own.table]) if query.page == 1 and not query.value else ()
     values = {
         "name": context.name,
         "slice_id": slice_.slice_id,
@@ -154,7 +155,7 @@ def rows(
         "comparisons": list(Comparison),
         "cells": cells_of(made.rows),
         "addresses": _window_addresses(context, shown, made) if table == WINDOW_OUTPUTS else (),
-        "reasons": _reasons(own) if query.page == 1 and not query.value else None,
+        "reasons": next(iter(reasons), None),
         "links_to": _Addresses(links.rows_page(context.name, slice_.slice_id, table), made, query.run),
     }
     return page(request, "rows", values)
@@ -165,11 +166,6 @@ def _window_addresses(context: PipelineContext, run: StagedRun, made: RowsPage) 
     is_published = context.view.published.get(run.result.slice.slice_id) == run.result.run_id
     request_id = None if is_published else run.request_id
     return window_addresses(spec_of(context.view, run), made.rows, request_id=request_id)
-
-
-def _reasons(own: RunRows) -> Tally | None:
-    """Return the reasons in a table of late or invalid records, counted."""
-    return next(iter(reason_tallies(own.stored, own.run, [own.table])), None)
 
 
 class _Addresses:

@@ -30,7 +30,9 @@ class Comparisons:
 
         Raises StoreError: a file cannot be read, or the rows differ from those that were written.
         """
-        key = (lake.ledger(pipeline), sides.before.name, sides.after.name, _runs(sides))
+        runs = [side.runs.get(name) for side in (sides.before, sides.after) for name in sides.slices]
+        attempts = tuple(None if run is None else run.result.attempt_id for run in runs)
+        key = (lake.ledger(pipeline), sides.before.name, sides.after.name, attempts)
         is_cheap = rows_to_read(sides) <= CHEAP_ROWS
         differences = self._find(key)
         if differences is None and (is_cheap or is_asked):
@@ -46,8 +48,3 @@ class Comparisons:
     def _find(self, key: object) -> "Differences | None":
         with self._lock:
             return self._kept.get(key)
-
-
-def _runs(sides: Sides) -> object:
-    pairs = [(side.runs.get(name)) for side in (sides.before, sides.after) for name in sides.slices]
-    return tuple(None if run is None else run.result.attempt_id for run in pairs)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from jobs.lake.lake import Lake
 from jobs.lake.log_rows import values_with
-from jobs.lake.log_version import LogVersion
 from jobs.lake.slicing_choice import is_partitioned
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.log_schema import derivation
@@ -81,7 +80,10 @@ def search_records(
     searched = 0
     chosen: set[str] = set()
     log, search = log_search(lake, pipeline, view, only=chosen)
-    _refuse_other_slices(log, pipeline)
+    if not is_partitioned(log, pipeline.log.slice):
+        raise RequestError(
+            "records can be searched by a part of their id only if the slices are partitions of the log (log.slice.by)"
+        )
     slice_of, derived = slice_finder(pipeline, view), derivation(pipeline, log.columns)
     for batch in _batches(waiting, seconds, clock):
         chosen.clear()
@@ -102,13 +104,6 @@ def search_records(
         first=waiting[searched - 1] if searched else None,
         older=waiting[searched] if searched < len(waiting) else None,
     )
-
-
-def _refuse_other_slices(log: LogVersion, pipeline: Pipeline) -> None:
-    if not is_partitioned(log, pipeline.log.slice):
-        raise RequestError(
-            "records can be searched by a part of their id only if the slices are partitions of the log (log.slice.by)"
-        )
 
 
 def filled_slices(view: LedgerView) -> tuple[str, ...]:

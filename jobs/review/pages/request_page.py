@@ -1,7 +1,7 @@
 """The content of the page of one request: what was asked, how far it is, each slice, and what became of it."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -66,7 +66,10 @@ class RequestPage:
 
 def request_page(work: RequestContext, view: LedgerView, request: Request, *, planned: "Plan | None") -> RequestPage:
     """Return the page of a request. The plan tells why slices without a run are replayed, and how long that takes."""
-    why = {} if planned is None else _plan_reasons(planned)
+    why = {
+        step.slice.slice_id: ("" if step.is_certain else "perhaps: ") + f"{step.reason.value} ({step.because})"
+        for step in (() if planned is None else planned.stale)
+    }  # for a slice whose input changed, with its records then and now
     slices = request_slices(work.pipeline, view, request)
     kept = left_as_they_are(view, request, slices, planned=planned)
     lines = [
@@ -173,11 +176,3 @@ def plan_of(work: RequestContext, view: LedgerView, request: Request) -> tuple["
         return with_checks(work).plan(view, ask), None
     except HindcastError as error:
         return None, str(error)
-
-
-def _plan_reasons(planned: "Plan") -> Mapping[str, str]:
-    """Return slice -> why it is replayed. For a slice whose input changed, with its records then and now."""
-    return {
-        step.slice.slice_id: ("" if step.is_certain else "perhaps: ") + f"{step.reason.value} ({step.because})"
-        for step in planned.stale
-    }

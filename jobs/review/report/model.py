@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from enum import Enum
 from functools import cached_property
-from itertools import pairwise
+from itertools import groupby, pairwise
 from statistics import median
 from typing import Self
 
@@ -261,16 +261,13 @@ def _slices(count: int) -> str:
 
 def _published_range(rows: ReportRows) -> str:
     """Return the half-open ranges that readers see, such as `[2013-02-01, 2013-02-08)`; at most three."""
-    stretches: list[tuple[str, str]] = []
-    last_end_ms: int | None = None
-    for index, slice_ in enumerate(rows.slices):
-        if slice_.slice_id not in rows.published:
-            last_end_ms = None
-            continue
-        end = rows.slices[index + 1].slice_id if index + 1 < len(rows.slices) else bound_text(slice_.end_ms, rows)
-        start = slice_.slice_id if last_end_ms is None else stretches.pop()[0]
-        stretches.append((start, end))
-        last_end_ms = slice_.end_ms
+    bounds = [
+        *(slice_.slice_id for slice_ in rows.slices),
+        *(bound_text(last.end_ms, rows) for last in rows.slices[-1:]),
+    ]
+    seen = groupby(enumerate(rows.slices), key=lambda place: place[1].slice_id in rows.published)
+    places = [[place for place, _ in group] for is_seen, group in seen if is_seen]
+    stretches = [(bounds[own[0]], bounds[own[-1] + 1]) for own in places]
     if not stretches:
         return "nothing yet"
     shown = ", ".join(f"[{start}, {end})" for start, end in stretches[:MAX_STRETCHES])

@@ -121,6 +121,7 @@ def render(model: ReportModel, differences: "RequestDifferences | None" = None) 
     `differences` are what the newest open request would change; without them, the page has no section about it.
     """
     style = report_style()
+    digest = base64.b64encode(hashlib.sha256(style.encode("utf-8")).digest()).decode("ascii")
     anchors = {line.slice_id: f"s{number}" for number, line in enumerate(model.listed)}
     values = section_values(model, lambda slice_id: f"#{anchors[slice_id]}" if slice_id in anchors else "")
     shown: tuple[Any, ...] = (None,)
@@ -131,7 +132,7 @@ def render(model: ReportModel, differences: "RequestDifferences | None" = None) 
         .get_template("report.html.j2")
         .render(
             style=Markup(style),  # noqa: S704 -- our own file
-            style_hash=_hash(style),
+            style_hash=f"sha256-{digest}",  # the Content-Security-Policy allows only this style
             anchors=anchors,
             is_live=False,
             **values,
@@ -212,11 +213,6 @@ def helpers() -> Mapping[str, Any]:
         "amount": number,
         "relative": percent,
     }
-
-
-def _hash(style: str) -> str:
-    """Return the hash of the style sheet; the Content-Security-Policy allows only the style with this hash."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(style.encode("utf-8")).digest()).decode("ascii")
 
 
 def _hero(model: ReportModel) -> Status:

@@ -54,7 +54,8 @@ def overview(lines: Sequence[SliceLine], *, width: int = 1080, height: int = 170
     for index, (group, line, counts) in enumerate(zip(groups, shown, totals, strict=True)):
         x, bar = left + index * step + step * 0.08, min(step * 0.84, 46)
         x += (step * 0.84 - bar) / 2
-        body.append(f"<g><title>{escape(line.tip + _among(group))}</title>")
+        among = f"; stands for {group[0].slice_id} to {group[-1].slice_id}" if len(group) > 1 else ""
+        body.append(f"<g><title>{escape(line.tip + among)}</title>")
         body.append(_column(counts, x=x, bar=bar, scale=plot / top / 1.04, base=plot))
         body.append(
             f'<rect class="s-{line.status.value}" x="{_n(x)}" y="{plot + 4}" width="{_n(bar)}" height="8" rx="1.5"/>'
@@ -195,10 +196,6 @@ def _is_labelled(index: int, groups: Sequence[Sequence[SliceLine]]) -> bool:
 def _shown_of(group: Sequence[SliceLine]) -> SliceLine:
     """Return the slice that stands for its group: the one with the worst status, then with the most records."""
     return max(group, key=lambda line: (_WORST.index(line.status), line.run.result.counts.read if line.run else 0))
-
-
-def _among(group: Sequence[SliceLine]) -> str:
-    return f"; stands for {group[0].slice_id} to {group[-1].slice_id}" if len(group) > 1 else ""
 
 
 def slices_per_bar(lines: Sequence[SliceLine]) -> int:

@@ -105,7 +105,9 @@ class PastTables:
 
     def blocks(self) -> Iterator[tuple[StagedRun, ...]]:
         """Yield the runs in slice order, in blocks of consecutive runs."""
-        return groups_of(self.history.runs, _checked_rows, self.rows_at_once)
+        return groups_of(
+            self.history.runs, lambda run: run.result.counts.panes + run.result.counts.late, self.rows_at_once
+        )
 
     def tables_of(self, block: Sequence[StagedRun], suites: Iterable[Suite]) -> "dict[str, ArrowSlices]":
         """Return the tables that some suites check, with the columns that they read, for the runs of a block.
@@ -140,11 +142,6 @@ class PastTables:
         ids = pa.array([run_attempt(run)[0] for run in block], pa.string())
         numbers = pc.index_in(rows["slice_id"].cast(pa.string()).combine_chunks(), ids)
         return ArrowSlices(rows, numbers.to_numpy(zero_copy_only=False).astype("int64"), len(block))
-
-
-def _checked_rows(run: StagedRun) -> int:
-    """Return the number of rows of a run in the tables that suites check."""
-    return run.result.counts.panes + run.result.counts.late
 
 
 def _columns(suites: Sequence[Suite]) -> frozenset[str] | None:

@@ -126,7 +126,16 @@ def try_suite(candidate: SuiteFile, present: Present, past: PastTables, *, fail_
     tried_checks: list[TriedCheck] = []
     for block in past.blocks():
         results, was = _judged(candidate, present, past, block=block, fail_on=fail_on)
-        tried_checks = tried_checks or [_tried_check(result) for result in results[0]]
+        tried_checks = tried_checks or [
+            TriedCheck(
+                table=first.table,
+                check=first.check,
+                column=first.column,
+                severity=first.severity,
+                demand=_demand(first),
+            )
+            for first in results[0]
+        ]
         for run, checks, before in zip(block, results, was, strict=True):
             for tried_check, result in zip(tried_checks, checks, strict=True):
                 tried_check.add(result)
@@ -189,9 +198,3 @@ def _tried_slice(
 
 def _demand(result: CheckResult) -> str:
     return messages.demand(result.check, result.column, json.loads(result.arguments))
-
-
-def _tried_check(result: CheckResult) -> TriedCheck:
-    return TriedCheck(
-        table=result.table, check=result.check, column=result.column, severity=result.severity, demand=_demand(result)
-    )

@@ -2,6 +2,7 @@
 
 import json
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -84,8 +85,8 @@ def test_every_place_tells_the_same_progress(shell: Shell, capsys: pytest.Captur
         (request,) = view.open_requests()
         planned, _ = plan_of(work, view, request)
         seen.append(request_page(work, view, request, planned=planned).progress.to_json())
-        with pytest.raises(Stopped):
-            status._watch([work], as_json=True, sleep=stop)
+        with pytest.raises(Stopped), patch.object(status, "sleep", stop):
+            status._watch([work], as_json=True)
         written = capsys.readouterr()
         seen.append({name: value for name, value in json.loads(written.out).items() if name in seen[0]})
         seen.append(json.loads(written.err.splitlines()[-1]))
