@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from itertools import accumulate
 from typing import Final
@@ -102,7 +101,7 @@ def _run(tasks: Tasks, pinned: Pinned, directory: str) -> ChunkRun:
     known = _known_run(pinned, inputs[0])
     windows = _windows_plan(pinned, layout, directory=directory, buckets=plan.buckets, time=time, known=known)
     try:
-        with stage("windows and second scan"), pinned.checkpoint.restoring() if pinned.checkpoint else nullcontext():
+        with stage("windows and second scan"):
             touched = touched_by(scanned, time, key_bits=plan.key_bits)
             state = divided_state(tasks, divide_plan(pinned, directory, plan.buckets, touched=touched))
             # The scans are short, so they fill the cores that wait for the last bucket.
