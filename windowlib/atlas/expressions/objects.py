@@ -99,11 +99,12 @@ def _unset_field(*, field: Value, input: Value) -> Value:  # noqa: A002 - its na
 
 def distinct(values: Iterable[Value]) -> list[Value]:
     """Return the distinct values in the order of BSON."""
-    by_sort_key = _first_of_equal(values)
+    by_sort_key = first_of_equal(values)
     return [by_sort_key[key] for key in sorted(by_sort_key)]
 
 
-def _first_of_equal(values: Iterable[Value]) -> dict[SortKey, Value]:
+def first_of_equal(values: Iterable[Value]) -> dict[SortKey, Value]:
+    """Return the distinct values by their sort keys, in the order of their first occurrence."""
     by_sort_key: dict[SortKey, Value] = {}
     for value in values:
         by_sort_key.setdefault(sort_key(value), value)
@@ -111,7 +112,7 @@ def _first_of_equal(values: Iterable[Value]) -> dict[SortKey, Value]:
 
 
 def _keys(operator: str, array: Value) -> dict[SortKey, Value]:
-    return _first_of_equal(array_of(operator, array))
+    return first_of_equal(array_of(operator, array))
 
 
 def _union(*arrays: Value) -> Value:
