@@ -1,19 +1,19 @@
 """The firing of a Storm window: its pane, the context of its function, and the edges that close."""
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, assert_never
+from typing import Any
 
 from windowlib.bounds import GLOBAL_WINDOW, TimeWindow, Window
-from windowlib.functions.aggregates import Aggregate
-from windowlib.functions.window_functions import Aggregates, Place, ProcessFunction, Whole, WindowFunction
-from windowlib.keyed.call_context import CallContext
+from windowlib.functions.window_functions import Place, WindowFunction, process_function
+from windowlib.keyed.call_context import CallContext, emitted
 from windowlib.keyed.state import KeyedState, StateView
 from windowlib.keyed.timers import TimerService
-from windowlib.records.records import ON_TIME, START, Output, Pane, Position, Value
+from windowlib.records.records import ON_TIME, START, Output, Pane, Value
 from windowlib.records.tallies import FIRED, EdgeTallies, edges_of
 from windowlib.storm.manager import Policies, Queued, WindowManager
 from windowlib.storm.profiles import StormProfile
+from windowlib.windows.contents import AggregatedContents
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +40,8 @@ class Runtime:
     """The objects that all keys of one operator share."""
 
     windows: Windows
+    aggregated: AggregatedContents | None
+    """The aggregates of the function; None for a process function alone."""
     timers: TimerService
     user_state: KeyedState
     outputs: list[Output]
@@ -84,9 +86,23 @@ class KeyWindows:
         )
         if self.end_ms != window.end_ms:
             self.end_ms, self.pane_count = window.end_ms, 0
-        for values in results_of(runtime.windows.function, events, ctx):
+        for values in self._results(events, ctx):
             runtime.outputs.append(self._pane(window, values, len(events)))
             self.pane_count += 1
+
+    def _results(self, events: Sequence[Queued], ctx: "StormContext") -> Iterator[Any]:
+        """Return the values of this window's panes, one for each pane.
+
+        Raises SpecError: the function returned no list of values.
+        """
+        aggregated = self._runtime.aggregated
+        values: Sequence[Any] = [event.value for event in events]
+        if aggregated is not None:
+            accumulators = aggregated.create()
+            aggregated.add_values(accumulators, values, [event.position for event in events])
+            values = (aggregated.result(accumulators),)
+        then = process_function(self._runtime.windows.function)
+        return emitted(values if then is None else then.process(ctx.place, values, ctx))
 
     def _window(self, events: Sequence[Queued], reference_ms: int) -> Window:
         """Return the bounds of a window, which Storm closes on the right.
@@ -148,29 +164,3 @@ class StormContext(CallContext):
     def window_state(self) -> StateView:
         """Always empty: a Storm window ends when it fires, so `StormSpec` refuses a function with window state."""
         return self.keyed_state.view(self.key, self.place.window)
-
-
-def results_of(function: WindowFunction, events: Sequence[Queued], ctx: StormContext) -> Iterable[Any]:
-    """Return the values of this window's panes, one for each pane."""
-    match function:
-        case Aggregates():
-            columns = enumerate(function.aggregates)
-            result: Any = tuple(
-                [_fold(aggregate, [(event.value[i], event.position) for event in events]) for i, aggregate in columns]
-            )
-            then = function.then
-        case Whole():
-            result = _fold(function.aggregate, [(event.value, event.position) for event in events])
-            then = function.then
-        case ProcessFunction():
-            return function.process(ctx.place, [event.value for event in events], ctx)
-        case _:
-            assert_never(function)
-    return (result,) if then is None else then.process(ctx.place, (result,), ctx)
-
-
-def _fold(aggregate: Aggregate, inputs: Iterable[tuple[Value, Position]]) -> Value:
-    accumulator = aggregate.create()
-    for value, position in inputs:
-        accumulator = aggregate.add(accumulator, value, position)
-    return aggregate.result(accumulator)

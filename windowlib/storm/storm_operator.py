@@ -9,7 +9,7 @@ from typing import Final
 
 from windowlib.bounds import TimeWindow, Window
 from windowlib.errors import SpecError
-from windowlib.functions.window_functions import process_function
+from windowlib.functions.window_functions import ProcessFunction, process_function
 from windowlib.keyed.key_order import group_of_order
 from windowlib.keyed.snapshots import Snapshot, WindowStateRow
 from windowlib.keyed.state import KeyedState
@@ -35,6 +35,7 @@ from windowlib.storm.firing import KeyWindows, Runtime, Windows
 from windowlib.storm.manager import Queued, WindowManager
 from windowlib.storm.manager_rows import manager_row, restore_manager
 from windowlib.storm.reasons import BEFORE_START, LATE_LOGGED, LATE_STREAM
+from windowlib.windows.contents import AggregatedContents
 
 MISSED_MAX: Final = 100
 """A late record lists the windows that it missed if a record is in at most this many windows."""
@@ -52,13 +53,14 @@ class StormOperator(TimedOperator):
         self._windows = windows
         self._profile = windows.profile
         self._timers = TimerService("storm-windows", groups, stale_max=windows.stale_max)
-        then = process_function(windows.function)
+        function, then = windows.function, process_function(windows.function)
         self._user_state = KeyedState(then.state if then else (), self._timers)
         self._keys: dict[Hashable, KeyWindows] = {}
         self._outputs: list[Output] = []
         self._tallies = EdgeTallies()
         self._runtime = Runtime(
             windows=windows,
+            aggregated=None if isinstance(function, ProcessFunction) else AggregatedContents(function),
             timers=self._timers,
             user_state=self._user_state,
             outputs=self._outputs,
