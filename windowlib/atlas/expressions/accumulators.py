@@ -8,9 +8,10 @@ from functools import partial
 from math import sqrt
 from typing import Final, NamedTuple
 
-from windowlib.atlas.documents.documents import MISSING, Value, is_nothing, is_number, sort_key
+from windowlib.atlas.documents.documents import MISSING, Value, is_number, sort_key
 from windowlib.atlas.documents.orders import SortOrder
 from windowlib.atlas.documents.places import Json, Place
+from windowlib.atlas.expressions.arrays import CHOICES, Choice, present
 from windowlib.atlas.expressions.forms import Call, Compile, Expression, ExpressionFault, Scope, fault
 from windowlib.atlas.expressions.numeric import NumberSum, whole
 from windowlib.atlas.expressions.objects import first_of_equal, merged
@@ -30,10 +31,6 @@ class Accumulator(NamedTuple):
     argument: Expression
     summary: Summary
     check: Callable[[Value, Value], object] | None = None
-
-
-def _present(values: Sequence[Value]) -> list[Value]:
-    return [value for value in values if not is_nothing(value)]
 
 
 def _pushed(values: Sequence[Value]) -> list[Value]:
@@ -57,8 +54,8 @@ def _deviation(values: Sequence[Value], *, is_sample: bool) -> float | None:
 SIMPLE: Final[Mapping[str, Summary]] = {
     "$sum": lambda values: NumberSum(filter(is_number, values)).sum(),
     "$avg": lambda values: NumberSum(filter(is_number, values)).mean(),
-    "$min": lambda values: min(_present(values), key=sort_key, default=None),
-    "$max": lambda values: max(_present(values), key=sort_key, default=None),
+    "$min": lambda values: min(present(values), key=sort_key, default=None),
+    "$max": lambda values: max(present(values), key=sort_key, default=None),
     "$first": lambda values: _or_null(values[0]),
     "$last": lambda values: _or_null(values[-1]),
     "$push": _pushed,
@@ -69,18 +66,10 @@ SIMPLE: Final[Mapping[str, Summary]] = {
 }
 """The accumulators whose argument is one expression."""
 
-CHOOSING: Final[Mapping[str, Callable[[Sequence[Value], int], Sequence[Value]]]] = {
-    "$firstN": lambda values, n: values[:n],
-    "$lastN": lambda values, n: values[-n:],
-    "$minN": lambda values, n: sorted(_present(values), key=sort_key)[:n],
-    "$maxN": lambda values, n: sorted(_present(values), key=sort_key, reverse=True)[:n],
-}
-"""The accumulators whose argument is `{input, n}`."""
-
 SORTING: Final = ("$top", "$bottom", "$topN", "$bottomN")
 """The accumulators whose argument is `{sortBy, output}`, or `{sortBy, output, n}` if the name ends in N."""
 
-ACCUMULATORS: Final = (*SIMPLE, "$count", *CHOOSING, *SORTING)
+ACCUMULATORS: Final = (*SIMPLE, "$count", *CHOICES, *SORTING)
 """The names of all accumulators."""
 
 
@@ -98,18 +87,16 @@ def compile_accumulator(accumulator: Json, place: Place, compile_: Compile) -> A
     if name == "$count":
         at.fields(argument)
         return Accumulator(lambda _scope: None, len)
-    if name in CHOOSING:
+    if name in CHOICES:
         fields = at.fields(argument, required=("input", "n"))
         count, element = (compile_(fields[part], at.at(part)) for part in ("n", "input"))
-        return _many(name, count, element, choose=CHOOSING[name])
+        return _many(name, count, element, choose=CHOICES[name])
     if name in SORTING:
         return _sorting(name, argument, at, compile_=compile_)
     raise place.refused(name, "one of the accumulators " + ", ".join(ACCUMULATORS))
 
 
-def _many(
-    name: str, count: Expression, element: Expression, *, choose: Callable[[Sequence[Value], int], Sequence[Value]]
-) -> Accumulator:
+def _many(name: str, count: Expression, element: Expression, *, choose: Choice) -> Accumulator:
     """Return the accumulator of up to n values, which `choose` selects from all. A value is a pair (n, element)."""
 
     def check(value: Value, first: Value) -> None:

@@ -8,6 +8,7 @@ from windowlib.atlas.documents.documents import (
     Document,
     SortKey,
     Value,
+    at_objects,
     is_equal,
     is_nothing,
     is_true,
@@ -168,9 +169,8 @@ def _sort_array(operand: Json, place: Place, compile_: Compile) -> Expression:
 
 def _field_key(path: str) -> Callable[[Value], SortKey]:
     def key(element: Value) -> SortKey:
-        for name in path.split("."):
-            element = element.get(name) if isinstance(element, dict) else None
-        return sort_key(element)
+        value = at_objects(element, path.split("."))
+        return sort_key(None if value is MISSING else value)
 
     return key
 
