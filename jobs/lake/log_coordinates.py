@@ -52,10 +52,13 @@ class SliceFiles:
     def own_digests(self) -> dict[str, str]:
         return {slice_.slice_id: self.digests[slice_.slice_id] for slice_ in self.back.slices}
 
-    def coordinates(self, shared: LogCoordinates, commits: Mapping[str, set[int]]) -> dict[str, LogCoordinates]:
+    def coordinates(
+        self, shared: LogCoordinates, commits: Mapping[str, set[int]], *, columns: Mapping[str, str]
+    ) -> dict[str, LogCoordinates]:
         """Return the coordinates of each slice. The first slice has the digests of the files of `_delta_log`.
 
-        `shared` are those of a slice without files, `commits` those that added records to each slice.
+        `shared` are those of a slice without files, `commits` those that added records to each slice, and `columns`
+        those of slices to which the columns of `shared` do not apply.
         """
         records = {slice_id: sum(file.records or 0 for file in own) for slice_id, own in self.of.items()}
         first = self.back.slices[0].slice_id if self.back.slices else None
@@ -73,6 +76,7 @@ class SliceFiles:
                 uncounted=uncounted[slice_id] + without[before.stop] - without[before.start],
                 bytes=sum(file.bytes for file in own),
                 digest=self.digests[slice_id],
+                columns=columns.get(slice_id, shared.columns),
                 log_digests=shared.log_digests if slice_id == first else "",
             )
             for slice_id, own in self.of.items()
@@ -145,6 +149,17 @@ def _commits_before(known: KnownLog, log: LogVersion) -> dict[str, set[int]]:
         for slice_id, places in known.seen.items()
     }
     return {slice_id: {commit for place in places for commit in place.commits} for slice_id, places in same.items()}
+
+
+def former_columns(history: CommitHistory, known: KnownLog, *, table_id: str) -> dict[str, str]:
+    """Return slice -> the columns with which it is compared, if column mapping was removed after it was seen.
+
+    The commit that removes the mapping writes all files again, with the names that the columns have then.
+    """
+    versions = {
+        name: [place.version for place in own if place.table_id == table_id] for name, own in known.seen.items()
+    }
+    return {name: history.last_mapped for name, own in versions.items() if own and max(own) < history.unmapped}
 
 
 def slice_commits(
