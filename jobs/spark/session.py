@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from jobs.spark.code_archive import code_archive
 from jobs.spark.jars import class_path, delta_jars
-from jobs.spark.java import ensure_java
+from jobs.spark.java import ensure_java, why_not_started
 from jobs.spark.java_options import OPTIMISE_FROM, class_path_option, find_archive, java_options, spark_jars
 from jobs.spark.object_storage import object_storage
 from jobs.spark.private_dir import private_directory
@@ -103,6 +103,7 @@ def spark_context(
     Raises:
         JarsMissing: a jar of Delta is missing, or one that a place of `reads` needs.
         JavaNotFound: this machine has no Java 17.
+        RequestError: Java ends before Spark has started, for example Java 11.
     """
     storage = object_storage(reads, may_read=may_read)
     ensure_java()
@@ -132,7 +133,8 @@ def spark_context(
         settings |= storage.settings
         if storage.jars and _RUNNING_JVM not in os.environ:  # spark-submit has got them (`jobs.spark.submit`)
             settings["spark.jars"] = ",".join([*filter(None, [settings.get("spark.jars")]), *map(str, storage.jars)])
-        context = SparkContext.getOrCreate(given.setAll(list(settings.items())))
+        with _refusals_of_java():
+            context = SparkContext.getOrCreate(given.setAll(list(settings.items())))
         if not is_local:
             send_code(context)
         return context
@@ -151,6 +153,18 @@ def _without_warnings_of_pandas() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
         yield
+
+
+@contextmanager
+def _refusals_of_java() -> Iterator[None]:
+    from pyspark.errors import PySparkRuntimeError
+
+    try:
+        yield
+    except PySparkRuntimeError as error:
+        if error.getCondition() != "JAVA_GATEWAY_EXITED":
+            raise
+        raise RequestError(why_not_started()) from error
 
 
 def chosen_master(master: str | None = None) -> str:

@@ -36,6 +36,14 @@ from tests.support.random_views import Views
 RANGE = ("--from", "2024-01-01", "--to", "2024-01-05")
 
 
+def test_a_command_that_is_interrupted_while_it_imports_prints_no_traceback() -> None:
+    """Defect: ctrl-C in the first half second of a command printed Python's traceback."""
+    code = "import jobs.cli; raise KeyboardInterrupt"
+    ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ended.stderr == "interrupted\n"
+    assert ended.returncode == -2, "the signal has ended it, as the shell expects"
+
+
 def test_run_with_json_prints_the_documented_object(shell: Shell) -> None:
     found = shell.json("run", "sales", *RANGE)
     assert set(found) == {"pipeline", "runs", "published"}
