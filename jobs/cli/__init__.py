@@ -19,10 +19,8 @@ sys.modules.setdefault(NO_PLUGINS.__name__, NO_PLUGINS)
 
 
 def _interrupted_quietly(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Print no traceback if a command is interrupted while its modules are imported, before it handles errors."""
-    if issubclass(kind, KeyboardInterrupt):
-        sys.stderr.write("interrupted\n")
-    else:
+    """Print nothing if a command is interrupted while its modules are imported, before it handles errors."""
+    if not issubclass(kind, KeyboardInterrupt):
         sys.__excepthook__(kind, error, trace)
 
 
