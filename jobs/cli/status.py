@@ -84,10 +84,11 @@ def status_command(*, pipeline_name: str | None, is_watched: bool, as_json: bool
         return status
     for state in states:
         _show_state(state)
-    for broken_file in broken:
-        options.say(f"{broken_file['pipeline']}: broken: {broken_file['error']}")
-    for name in without_file:
-        options.say(f"{name}: has a ledger in the lake, and no file in {places.pipelines}, so nothing replays it")
+    missing = f"has a ledger in the lake, and no file in {places.pipelines}, so nothing replays it"
+    options.say(
+        *(f"{broken_file['pipeline']}: broken: {broken_file['error']}" for broken_file in broken),
+        *(f"{name}: {missing}" for name in without_file),
+    )
     return status
 
 
