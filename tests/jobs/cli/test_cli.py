@@ -363,6 +363,18 @@ def test_status_prints_what_the_schedule_waits_for(shell: Shell) -> None:
     assert shell.json("status", "sales")["pipelines"][0]["waits"] is None, "no schedule waits"
 
 
+def test_status_names_a_pipeline_whose_file_is_gone(shell: Shell) -> None:
+    """Defect: if the file of one of several pipelines was lost, its schedule ended, and no command told it."""
+    other = shell.root / "pipelines" / "other.yaml"
+    other.write_text(PIPELINE.replace("pipeline: sales", "pipeline: other"), encoding="utf-8")
+    assert shell("run", "other", *RANGE) == 0
+    assert shell.json("status")["without_file"] == []
+    other.unlink()
+    assert shell("status") == 0
+    assert f"other: has a ledger in the lake, and no file in {shell.root / 'pipelines'}, so nothing" in shell.out
+    assert shell.json("status", "sales")["without_file"] == []
+
+
 def test_status_prints_the_error_of_a_pipeline_file(shell: Shell) -> None:
     (shell.root / "pipelines" / "broken.yaml").write_text("pipeline: broken\nslide: 0\n")
     assert shell("status") == 0
