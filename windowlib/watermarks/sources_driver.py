@@ -312,7 +312,7 @@ class SourcesDriver:
         self.watermark_ms = or_lowest(combined.watermark_ms)
         self._commit = combined.details.get("commit")
         if self._valve is not None:
-            self._valve.restore(ValveState(channels, self.watermark_ms, combined.is_idle))
+            self._valve.restore(ValveState(channels=channels, watermark_ms=self.watermark_ms, is_idle=combined.is_idle))
         heapify(self._waiting)
 
     def _restored(self, row: SourceRow) -> Channel:
