@@ -1,7 +1,7 @@
 """Runs a chunk: intake, scan, time, windows, encode. Spark schedules tasks; the driver holds counts and steps."""
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from typing import Final
@@ -109,7 +109,8 @@ def _run(tasks: Tasks, pinned: Pinned, directory: str) -> ChunkRun:
             done = tasks.run(lambda task: _windows_or_scan(task, windows, plan), asked)
         buckets = [output for output in done if isinstance(output, BucketRows)]
         counted = _counted(pinned, buckets, state)
-        seen = scan_by_spark(tasks, chunk) if intake.originals is None else _merged([*read, *_scans(done)])
+        read += [output for output in done if not isinstance(output, BucketRows)]
+        seen = scan_by_spark(tasks, chunk) if intake.originals is None else _merged(read)
     except BaseException:
         known.remove()
         raise
@@ -180,10 +181,6 @@ def _known_run(pinned: Pinned, first: InputSums) -> KnownRun:
         rows_from=pinned.sizes.rows_from,
         rows_per_file=pinned.sizes.rows_per_file,
     )
-
-
-def _scans(done: Iterable[BucketRows | dict[int, IdSum]]) -> Iterator[dict[int, IdSum]]:
-    return (output for output in done if not isinstance(output, BucketRows))
 
 
 def _windows_plan(
