@@ -772,6 +772,19 @@ def test_a_slice_that_another_one_reads_back_into_is_no_part_of_what_a_later_sli
     assert shop.changed() == []
 
 
+def test_a_removal_that_was_accepted_concerns_no_slice_that_reads_back_into_its_slice(tmp_path: Path) -> None:
+    """Defect: only the slices of the commit were looked at again, and the slice after it stayed changed."""
+    shop = distinct_shop(tmp_path)
+    DeltaTable(str(shop.log)).update({"id": "'other'"}, predicate="day = '2024-01-03' and amount = 2")
+    shop.propose()
+    assert shop.changed() == ["2024-01-03", "2024-01-04"]
+    rewrites = rewrites_of(shop.work, view := shop.work.ledger.view())
+    chosen = chosen_rewrites(shop.work, view, rewrites, versions=[])
+    accept_rewrites(shop.work, rewrites, chosen, reason="by law", who="ann")
+    shop.run("2024-01-03", "2024-01-05")
+    assert shop.changed() == []
+
+
 def distinct_shop(root: Path) -> Shop:
     """Return a shop whose slices read the day before, for `log.distinct`."""
     looking._looked.cache.clear()
