@@ -218,7 +218,7 @@ def pin_log(
     files = sliced.files
     by_slice = SliceFiles.grouped(files, back)
     history = known_history(log, slicing, log_files, digests=by_slice.own_digests(), known=known, few=few_commits)
-    commits = slice_commits(history, slicing, known=known, log=log, may_be_broken=may_be_changed)
+    commits = slice_commits(history, slicing, back=back, known=known, log=log, may_be_broken=may_be_changed)
     nothing = _without_files(log, history, log_files, since=known_since(log, history, log_files, known=known))
     if not may_be_changed:
         if order is not None:
