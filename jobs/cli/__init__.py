@@ -5,10 +5,6 @@ import sys
 from types import ModuleType, TracebackType
 from typing import Final
 
-from jobs.cli.class_start import make_methods_late
-
-make_methods_late()
-
 # A command imports 80,000 objects that live to its end. With Python's default threshold, the collector would visit them
 # again and again (10 % of the time of a short command). Up to this one, it visits none.
 gc.set_threshold(100_000, 20, 20)
