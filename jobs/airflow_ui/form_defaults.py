@@ -8,10 +8,11 @@ opens the form (`GET /api/v2/dags/backfill_<name>/details`). If anything fails, 
 import json
 import logging
 import re
-import time
 from datetime import UTC, datetime
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
+from cachetools import TTLCache, cached
 from starlette.concurrency import run_in_threadpool
 
 from jobs.airflow_ui.context import Site
@@ -37,7 +38,6 @@ class BackfillFormDefaults:
 
     def __init__(self, app: "ASGIApp") -> None:
         self.app = app
-        self.kept: dict[str, tuple[float, ReplayableRange | None]] = {}
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         """Fill the form if the request asks for the details of a backfill DAG."""
@@ -64,10 +64,11 @@ class BackfillFormDefaults:
 
     async def _filled(self, name: str, body: bytes) -> bytes:
         try:
-            pipeline = Site.of_environment().pipeline(name)
+            site = Site.of_environment()
+            pipeline = site.pipeline(name)
             if pipeline is None:
                 return body
-            log_range = await run_in_threadpool(self._range, pipeline)
+            log_range = await run_in_threadpool(_range, site, pipeline)
             return json.dumps(with_defaults(json.loads(body), pipeline, log_range)).encode() if log_range else body
         except HindcastError as error:
             log.warning("the form of backfill_%s has no dates: %s", name, escaped(error))
@@ -75,12 +76,10 @@ class BackfillFormDefaults:
             log.exception("the form of backfill_%s has no dates", name)
         return body
 
-    def _range(self, pipeline: Pipeline) -> ReplayableRange | None:
-        at_s, log_range = self.kept.get(pipeline.name, (-KEPT_S, None))
-        if time.monotonic() - at_s >= KEPT_S:
-            log_range = replayable_range(Site.of_environment().request_context(pipeline))
-            self.kept[pipeline.name] = (time.monotonic(), log_range)
-        return log_range
+
+@cached(TTLCache(1_000, KEPT_S), key=lambda site, pipeline: (site, pipeline.name), lock=Lock())
+def _range(site: Site, pipeline: Pipeline) -> ReplayableRange | None:
+    return replayable_range(site.request_context(pipeline))
 
 
 def with_defaults(details: dict[str, Any], pipeline: Pipeline, log_range: ReplayableRange) -> dict[str, Any]:

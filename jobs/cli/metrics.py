@@ -6,7 +6,7 @@ from typing import Final
 import click
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
-from prometheus_client.registry import CollectorRegistry
+from prometheus_client.registry import Collector
 
 from jobs.cli import options
 from jobs.plain_text import escaped
@@ -61,12 +61,10 @@ def metrics_command(*, pipeline_name: str | None, as_json: bool, places: options
 
 def prometheus_text(by_pipeline: Mapping[str, Mapping[str, float]]) -> str:
     """Return the gauges of pipelines in the text format of Prometheus, one family per gauge."""
-    registry = CollectorRegistry()
-    registry.register(_Families(by_pipeline))
-    return generate_latest(registry).decode("utf-8")
+    return generate_latest(_Families(by_pipeline)).decode("utf-8")
 
 
-class _Families:
+class _Families(Collector):
     """A collector over fixed gauges."""
 
     def __init__(self, by_pipeline: Mapping[str, Mapping[str, float]]) -> None:

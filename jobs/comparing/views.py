@@ -28,12 +28,10 @@ class Sides:
     @property
     def slices(self) -> tuple[str, ...]:
         """The slices whose runs differ, in order."""
-        before, after = self.before.runs, self.after.runs
-        return tuple(
-            slice_id
-            for slice_id in sorted({*before, *after})
-            if _run_id(before.get(slice_id)) != _run_id(after.get(slice_id))
+        before, after = (
+            {name: run.result.run_id for name, run in side.runs.items()} for side in (self.before, self.after)
         )
+        return tuple(name for name in sorted({*before, *after}) if before.get(name) != after.get(name))
 
     @property
     def differing(self) -> tuple[StagedRun, ...]:
@@ -168,7 +166,3 @@ def _seen(view: LedgerView, version: int, name: str) -> Side:
 
 def _side(view: LedgerView, name: str, runs: Mapping[str, str]) -> Side:
     return Side(name=name, runs={slice_id: view.run(runs[slice_id]) for slice_id in sorted(runs)})
-
-
-def _run_id(run: StagedRun | None) -> str | None:
-    return None if run is None else run.result.run_id

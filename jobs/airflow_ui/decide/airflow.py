@@ -115,12 +115,8 @@ class UsersAirflow:
 
     async def state(self, dag_id: str, run_id: str) -> str | None:
         """Return the state of a DAG run; None if there is no such run."""
-        try:
-            return str((await self.run(dag_id, run_id))["state"])
-        except Refused as error:
-            if error.status == 404:  # noqa: PLR2004 -- Not Found
-                return None
-            raise
+        dag_run = await self._ask_if_there(f"/dags/{_part(dag_id)}/dagRuns/{_part(run_id)}")
+        return None if dag_run is None else str(dag_run["state"])
 
     async def run(self, dag_id: str, run_id: str) -> Mapping[str, Any]:
         dag_run: Mapping[str, Any] = await self._ask("GET", f"/dags/{_part(dag_id)}/dagRuns/{_part(run_id)}")
@@ -133,13 +129,8 @@ class UsersAirflow:
     async def xcom(self, dag_id: str, run_id: str, *, task_id: str, key: str = "return_value") -> Any:  # noqa: ANN401
         """Return a value that a task has left; None if it has left none."""
         place = f"/dags/{_part(dag_id)}/dagRuns/{_part(run_id)}/taskInstances/{_part(task_id)}/xcomEntries"
-        try:
-            answer = await self._ask("GET", f"{place}/{_part(key)}?deserialize=false&stringify=false")
-        except Refused as error:
-            if error.status == 404:  # noqa: PLR2004 -- Not Found
-                return None
-            raise
-        return answer["value"]
+        answer = await self._ask_if_there(f"{place}/{_part(key)}?deserialize=false&stringify=false")
+        return None if answer is None else answer["value"]
 
     async def asset(self, name: str) -> Mapping[str, Any] | None:
         """Return the asset with a name as Airflow describes it; None if it has none."""
@@ -149,6 +140,14 @@ class UsersAirflow:
     async def clear_gate(self, dag_id: str, run_id: str) -> None:
         """Clear the failed gate of a DAG run and the tasks after it. A gate that has not failed is left alone."""
         await self._ask("POST", f"/dags/{_part(dag_id)}/clearTaskInstances", gate_clearing(run_id))
+
+    async def _ask_if_there(self, path: str) -> Any:  # noqa: ANN401
+        try:
+            return await self._ask("GET", path)
+        except Refused as error:
+            if error.status == 404:  # noqa: PLR2004 -- Not Found
+                return None
+            raise
 
     async def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:  # noqa: ANN401
         answer = await self._client.request(method, f"/api/v2{path}", json=body)

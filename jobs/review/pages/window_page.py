@@ -47,8 +47,8 @@ class WindowAsk:
     def command(self, pipeline: str) -> str:
         """Return the command that tells the same, without a limit."""
         key = io.StringIO()
-        csv.writer(key, lineterminator="").writerow(self.key.values())
-        text = next(iter(self.key.values())) if len(self.key) == 1 else key.getvalue() or "all"
+        csv.writer(key).writerow(self.key.values())
+        text = next(iter(self.key.values())) if len(self.key) == 1 else key.getvalue().removesuffix("\r\n") or "all"
         words = ["hindcast", "explain", pipeline, "--window", text, self.start]
         words += ["--end", self.end] if self.end else []
         return shlex.join(words + (["--request", self.request_id] if self.request_id else []))
