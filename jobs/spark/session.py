@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from jobs.spark.code_archive import code_archive
 from jobs.spark.jars import class_path, delta_jars
 from jobs.spark.java import ensure_java, why_not_started
-from jobs.spark.java_options import OPTIMISE_FROM, class_path_option, find_archive, java_options, spark_jars
+from jobs.spark.java_options import class_path_option, find_archive, java_options, spark_jars
 from jobs.spark.object_storage import object_storage
 from jobs.spark.private_dir import private_directory
 from jobs.spark.submit import are_on_class_path, is_on_this_machine
@@ -84,7 +84,6 @@ def spark_context(
     master: str | None = None,
     *,
     records: int | None = None,
-    optimise_from: int = OPTIMISE_FROM,
     extra_options: Sequence[str] = (),
     reads: Sequence[str] = (),
     may_read: Sequence[str] = (),
@@ -95,7 +94,6 @@ def spark_context(
         app_name: the name in Spark's lists of applications.
         master: a Spark master URL. By default that of spark-submit, else `HINDCAST_MASTER`, else all local cores.
         records: about how many records all jobs of the context will read; None if unknown.
-        optimise_from: with fewer `records`, the JVM that is started here has no optimising compiler.
         extra_options: further options of that JVM.
         reads: the places that DataFrames will read, see `object_storage`.
         may_read: the places that they will perhaps read.
@@ -126,7 +124,7 @@ def spark_context(
             settings |= socket_settings(str(private))
         settings |= _jvm_settings(
             given.get(_OPTIONS, "") or "",
-            extra=[*java_options(find_archive(), records=records, optimise_from=optimise_from), *extra_options],
+            extra=[*java_options(find_archive(), records=records), *extra_options],
             starts_here=is_local and _RUNNING_JVM not in os.environ and not given.contains(_CLASS_PATH),
             has_jars=is_local and are_on_class_path(given.get(_CLASS_PATH, "") or ""),
         )

@@ -25,6 +25,7 @@ STARTED: Final = {
 }
 """Modules that no product module imports -> who does."""
 PUBLIC: Final = {
+    "advance_clock": "users of watermark sources",
     "HindcastPlugin": "Airflow",
     "default_max_parallelism": "users who restore state of Flink's key groups",
     "emit_watermark": "users' watermark generators",
@@ -34,6 +35,7 @@ PUBLIC: Final = {
     "key_group_range": "users who restore state of Flink's key groups",
     "mark_idle": "users' watermark generators",
     "on_row": "users' watermark generators",
+    "on_upstream": "users of watermark sources",
     "resume_at": "users' tests",
     "subtask_of": "users who restore state of Flink's key groups",
 }

@@ -184,14 +184,14 @@ def _source_files(chunk: ChunkLog) -> dict[int, list[Block]]:
             partition=file.partition,
             slice_no=number,
             commit=commit,
-            records=_records(chunk, file),
+            records=file.records or 0,
             base_row_id=base_row_id,
             part=file.part,
             within=(span.start_ms, span.end_ms) if is_by_times and file.part is None else None,
             deleted=file.deleted,
             only_inserts=file.only_inserts,
         )
-        files.setdefault(number, []).append(block)
+        files.setdefault(number, []).append(block if file.records is not None else _counted(chunk, block))
     return {
         number: sorted(own, key=lambda file: (file.commit, file.base_row_id)) for number, own in sorted(files.items())
     }
@@ -203,17 +203,11 @@ def _appended(file: PinnedFile) -> tuple[int, int]:
     return file.appended
 
 
-def _records(chunk: ChunkLog, file: PinnedFile) -> int:
-    if file.records is not None:
-        return file.records
-    try:
-        rows = int(pq.read_metadata(chunk.log.place(file), filesystem=file_system(chunk.log.uri)[0]).num_rows)
-        return rows - (0 if file.deleted is None else file.deleted.count)
-    except (OSError, ValueError) as error:
-        raise LogError(
-            f"file {file.path} (slice {file.slice_id}) of version {chunk.log.version} of event log {chunk.log.uri} "
-            "cannot be read: it is damaged. Restore it from a backup, or replay a range that does not need it"
-        ) from error
+def _counted(chunk: ChunkLog, block: Block) -> Block:
+    """Return the block of a whole file with the number of its records, which its statistics do not tell."""
+    with chunk.columns.reading(block):
+        rows = int(pq.read_metadata(block.path, filesystem=file_system(chunk.log.uri)[0]).num_rows)
+    return block._replace(records=rows - (0 if block.deleted is None else block.deleted.count))
 
 
 def _refuse_for_spark(chunk: ChunkLog, why: str) -> None:

@@ -57,9 +57,9 @@ def run_bucket(task: BucketTask, plan: WindowsPlan) -> BucketRows:
     # Millions of small objects live until their windows end and almost none are in cycles, so collect rarely.
     gc.set_threshold(100_000, 50, 1_000)
     run = BucketRun(replace(plan.bucket_plan, steps=load_steps(plan.steps, plan.bucket_plan.steps)))
-    for table_name, entry in task.state:
-        for _, rows in read_shuffled([entry]):
-            run.restore(table_name, pa.Table.from_batches([rows]))
+    batches = read_shuffled(entry for _, entry in task.state)
+    for (table_name, _), (_, rows) in zip(task.state, batches, strict=True):
+        run.restore(table_name, pa.Table.from_batches([rows]))
     sinks: dict[str, RowSink] = {}
     try:
         for slice_no, tag, rows in _emitted(run, task):
