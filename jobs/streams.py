@@ -3,7 +3,6 @@
 import io
 import os
 import sys
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from typing_extensions import override
@@ -42,11 +41,3 @@ def open_missing_streams() -> None:
             descriptor = os.open(os.devnull, os.O_RDWR)
             os.set_inheritable(descriptor, True)  # noqa: FBT003 - it has no keywords
             setattr(sys, name, os.fdopen(descriptor, "w" if number else "r", encoding="utf-8"))
-
-
-def tell_interruption(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Print no traceback if a command is interrupted while its modules are imported: a `sys.excepthook`."""
-    if issubclass(kind, KeyboardInterrupt):
-        sys.stderr.write("interrupted\n")
-    else:
-        sys.__excepthook__(kind, error, trace)

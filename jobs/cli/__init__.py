@@ -2,10 +2,8 @@
 
 import gc
 import sys
-from types import ModuleType
+from types import ModuleType, TracebackType
 from typing import Final
-
-from jobs.streams import tell_interruption
 
 # A command imports 80,000 objects that live to its end. With Python's default threshold, the collector would visit them
 # again and again (10 % of the time of a short command). Up to this one, it visits none.
@@ -19,4 +17,12 @@ The search reads the metadata of all installed packages (3 % of the time of a sh
 NO_PLUGINS.__dict__["get_plugins"] = tuple
 sys.modules.setdefault(NO_PLUGINS.__name__, NO_PLUGINS)
 
-sys.excepthook = tell_interruption
+
+def _without_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Print one word if a command is interrupted while its modules are imported, before it handles errors."""
+    if issubclass(kind, KeyboardInterrupt):
+        error, trace = KeyboardInterrupt("interrupted"), None
+    sys.__excepthook__(kind, error, trace)
+
+
+sys.excepthook = _without_traceback
