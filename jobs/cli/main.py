@@ -10,7 +10,7 @@ import click
 from typing_extensions import override
 
 from jobs.cli import NO_PLUGINS, options
-from jobs.cli.arrow_start import keep_pandas_out
+from jobs.cli.arrow_start import keep_pandas_out, leave_help_out
 from jobs.console import end_process, log_to_stderr
 from jobs.replay.process_memory import share_one_heap
 from jobs.spark.child_env import clean_environment
@@ -127,6 +127,7 @@ def main() -> None:
     clean_environment()
     if sys.modules.get(NO_PLUGINS.__name__) is NO_PLUGINS:
         del sys.modules[NO_PLUGINS.__name__]  # users' functions may have models with plugins
+    leave_help_out()
     log_to_stderr()
     if sys.argv[1:2] and sys.argv[1] in READERS:
         keep_pandas_out()

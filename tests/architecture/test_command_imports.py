@@ -114,6 +114,12 @@ def test_pyarrow_starts_without_pandas_and_pandas_can_be_imported_later() -> Non
     assert "pandas" in loaded_by(f"{start}; {use}; import pandas as pd; {later}")
 
 
+def test_pyarrow_parses_no_texts_of_help() -> None:
+    start = "from jobs.cli.arrow_start import leave_help_out; leave_help_out(); import pyarrow.compute as pc"
+    use = "assert pc.round([1.25], 1)[0].as_py() == 1.2; assert 'ndigits' in str(pc.round.__signature__)"
+    assert "pydoc" not in loaded_by(f"{start}; {use}")
+
+
 def test_a_log_of_another_format_imports_no_reader_of_iceberg_tables(tmp_path: object) -> None:
     """Pyiceberg takes half a second. The doctor looks what a log is before it opens it."""
     write = (
