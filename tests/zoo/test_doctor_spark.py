@@ -48,8 +48,8 @@ def test_the_proposed_file_replays_all_records_or_records_were_removed(zoo: Zoo,
         assert any("removed or changed records" in text and "accept-rewrite" in text for text in errors), errors
         return
     assert accepted.range_ms is not None
-    grid = slice_grid(accepted.pipeline)
+    grid = slice_grid(pipeline_of(accepted.text))
     start, end = (show_ms(grid, at_ms) for at_ms in accepted.range_ms)
-    outcome = run_range(zoo.spark(), tmp_path, accepted.pipeline, (start, end))
+    outcome = run_range(zoo.spark(), tmp_path, pipeline_of(accepted.text), (start, end))
     assert outcome.is_published
     assert sum(run.result.counts.read for run in outcome.runs) == examination.sampled

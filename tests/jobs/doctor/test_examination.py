@@ -27,6 +27,7 @@ from tests.support.delta_logs import (
     track_rows,
     track_rows_later,
 )
+from tests.support.replays import pipeline_of
 from windowlib.errors import LogError, SpecError
 
 NOW_MS = 1_800_000_000_000
@@ -59,7 +60,9 @@ def test_a_file_is_proposed_that_the_grammar_and_the_log_accept(kind: str, tmp_p
     tables.RUNNING[kind](place)
     examination = examined(place)
     assert examination.accepted is not None, examination.findings
-    assert examination.accepted.pipeline.name == "clicks_windows", "its tables are not among the files of the log"
+    assert pipeline_of(examination.accepted.text).name == "clicks_windows", (
+        "its tables are not among the files of the log"
+    )
     assert not [one for one in examination.findings if one.severity is Severity.ERROR]
     assert examination.sampled == examination.facts.records == 120
     assert examination.accepted.text.isascii()
@@ -108,7 +111,7 @@ def test_named_columns_replace_guesses(tmp_path: Path) -> None:
     )  # fmt: skip
     examination = examined(tmp_path / "clicks", wishes)
     assert examination.accepted is not None
-    log = examination.accepted.pipeline.log
+    log = pipeline_of(examination.accepted.text).log
     assert (log.key, log.event_time.column, log.record_id) == (("click_id",), "received_at", "user_id")
     assert log.order == ("clicked_at", "click_id")
     assert "tumbling: {size: 1m}" in examination.accepted.text
@@ -182,7 +185,7 @@ def test_records_that_were_moved_out_of_the_null_partition_were_removed_from_no_
     examination = examined(place)
     assert found(examination, "removed records").text == "none of a slice in the 6 commits that were read"
     assert examination.accepted is not None
-    assert examination.accepted.pipeline.log.slice.columns == ("dt",)
+    assert pipeline_of(examination.accepted.text).log.slice.columns == ("dt",)
     commits = examined(place, Wishes(slice_by=("commits",)))
     assert has(commits, "removed records", Severity.WARNING), "by commits, they had slices"
 
@@ -324,7 +327,7 @@ def test_outputs_of_the_proposed_file_have_other_names_than_its_key(key: str, tm
     tables.write(tmp_path / "clicks", lambda row: row | {key: row["user_id"]}, ["dt"])
     accepted = examined(tmp_path / "clicks", Wishes(key=(key,))).accepted
     assert accepted is not None
-    assert key not in accepted.pipeline.aggregates
+    assert key not in pipeline_of(accepted.text).aggregates
 
 
 def _renamed_colon(place: Path) -> None:
@@ -399,7 +402,7 @@ def test_repeated_ids_are_left_out_by_the_proposed_file(tmp_path: Path) -> None:
     assert examination.proposal is not None
     assert f"\n  {rule}" in yaml_of(examination.proposal)
     assert examination.accepted is not None
-    assert examination.accepted.pipeline.log.distinct is not None
+    assert pipeline_of(examination.accepted.text).log.distinct is not None
 
 
 def test_ids_that_are_repeated_in_a_later_slice_need_a_longer_bound(tmp_path: Path) -> None:
@@ -436,14 +439,14 @@ def test_repetitions_with_another_event_time_are_told_and_left_to_a_person(tmp_p
     assert found(examination, "duplicates").text.endswith("; 80 of them have another event time")
     assert found(examination, "duplicates").mend == "name another column with --record-id"
     assert examination.accepted is not None
-    assert examination.accepted.pipeline.log.distinct is None
+    assert pipeline_of(examination.accepted.text).log.distinct is None
     _twice(tmp_path / "clicks")
     tables.append(tmp_path / "clicks", [tables.clicks(Random(7))[0][0] | {"clicked_at": tables.FIRST}], ["dt"])
     examination = examined(tmp_path / "clicks")
     assert examination.roles.record_id == "click_id"
     assert found(examination, "duplicates").mend.startswith("if they are copies, write in log: distinct")
     assert examination.accepted is not None
-    assert examination.accepted.pipeline.log.distinct is None
+    assert pipeline_of(examination.accepted.text).log.distinct is None
 
 
 def _by_commits_of_days(place: Path) -> None:

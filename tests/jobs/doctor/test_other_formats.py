@@ -13,6 +13,7 @@ from jobs.reading.log_places import found_format
 from tests.jobs.doctor import tables
 from tests.jobs.doctor.test_examination import examined, found
 from tests.support.iceberg_logs import open_again
+from tests.support.replays import pipeline_of
 from windowlib.errors import LogError
 
 PROPOSED = {
@@ -38,7 +39,7 @@ def test_the_proposed_file_has_the_format_and_the_types_of_partitions(kind: str,
     assert lines in accepted.text
     assert (proposal.slices.text, proposal.order.columns) == (slices, ("received_at", "click_id"))
     assert accepted.range_ms == (1_704_067_200_000, 1_704_326_400_000)
-    assert accepted.pipeline.name == "clicks_windows", "its tables are not among the files of the log"
+    assert pipeline_of(accepted.text).name == "clicks_windows", "its tables are not among the files of the log"
 
 
 def test_a_directory_has_no_findings_about_commits(tmp_path: Path) -> None:
