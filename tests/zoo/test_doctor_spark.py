@@ -9,7 +9,7 @@ from jobs.doctor.examination import Request, examine
 from jobs.doctor.finding import Severity
 from jobs.lake.lake import Lake
 from jobs.pipeline.slices import show_ms, slice_grid
-from tests.support.replays import NOW_MS, run_range
+from tests.support.replays import NOW_MS, pipeline_of, run_range
 from tests.zoo.catalogue import CATALOGUE
 from tests.zoo.documented import ROWS
 from tests.zoo.entries import Entry

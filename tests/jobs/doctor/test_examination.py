@@ -500,8 +500,9 @@ def test_a_refused_table_is_refused_in_the_words_of_a_plan(tmp_path: Path) -> No
     good = examined(tmp_path / "good" / "clicks").accepted
     assert good is not None
     assert good.range_ms is not None
+    pipeline = pipeline_of(good.text)
     with pytest.raises(LogError) as refusal:
-        pin_input(good.pipeline, Lake(root=str(tmp_path)), slices_between(good.pipeline, *good.range_ms))
+        pin_input(pipeline, Lake(root=str(tmp_path)), slices_between(pipeline, *good.range_ms))
     assert any(one.text == str(refusal.value) for one in examination.findings if one.subject == "refused")
 
 
