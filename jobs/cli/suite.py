@@ -145,22 +145,18 @@ def try_command(
     view = work.ledger.view()
     history = whole_history(pipeline.name, view, _span(pipeline, from_text, to_text))
     past = PastTables(lake=work.lake, view=view, history=history)
-    present = _present(pipeline)
+    suites = load_checks(pipeline)
+    present = Present(
+        suites=suites,
+        fingerprint=checks_fingerprint(pipeline, None if suites is None else suites.document),
+        fail_on=pipeline.quality.fail_on if pipeline.quality else "critical",
+    )
     trial = try_suite(candidate, present, past, fail_on=fail_on or present.fail_on)
     if as_json:
         options.print_json(trial.to_json())
     else:
         _show(trial, at_least=fold_from)
     return options.OK
-
-
-def _present(pipeline: Pipeline) -> Present:
-    suites = load_checks(pipeline)
-    return Present(
-        suites=suites,
-        fingerprint=checks_fingerprint(pipeline, None if suites is None else suites.document),
-        fail_on=pipeline.quality.fail_on if pipeline.quality else "critical",
-    )
 
 
 def _span(pipeline: Pipeline, from_text: str | None, to_text: str | None) -> Span:

@@ -100,20 +100,17 @@ def read_sample(facts: TableFacts, columns: Sequence[str], slices: SliceCandidat
         slice_ms = _floored(read_instants(rows[slices.columns[0]].combine_chunks(), None).ms, slices.every_ms)
     if slices is not None and slices.kind == "commits":
         slice_ms = _floored(_times_of(facts, commit), slices.every_ms)
+    is_cut = any(
+        file.records is not None and own.num_rows < file.records for file, own in zip(read, tables, strict=True)
+    )
     return Sample(
         rows=rows,
         slice_ms=slice_ms,
         commit=commit,
         place=place,
         undecodable=undecodable,
-        is_whole=len(read) == len(files) and left >= 0 and not _is_cut(read, tables),
+        is_whole=len(read) == len(files) and left >= 0 and not is_cut,
         has_order=facts.is_tracked or not any(file.is_rewritten or file.commit < 0 for file in read),
-    )
-
-
-def _is_cut(files: Sequence[FileFacts], tables: Sequence[pa.Table]) -> bool:
-    return any(
-        file.records is not None and table.num_rows < file.records for file, table in zip(files, tables, strict=True)
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.plain_text import counted
 from jobs.review.report.checks import CheckTrend, Point, identified, trend_of
-from jobs.runs import CheckResult, Slice, Verdict
+from jobs.runs import CheckResult, Verdict
 
 PAST_SLICES = 60
 """The published slices before a slice whose results are compared with it."""
@@ -84,18 +84,13 @@ def check_pasts(view: LedgerView, run: StagedRun) -> Mapping[int, CheckPast]:
         for number, (identity, check) in enumerate(identified(run.result.checks))
         if check.verdict is not Verdict.PASS
     ]
-    formers = _past(view, run.result.slice) if wanted else []
+    before = [name for name in view.published if view.slices[name].start_ms < run.result.slice.start_ms]
+    formers = [view.run(view.published[name]) for name in before[-PAST_SLICES:]] if wanted else []
     past = [(former, dict(identified(former.result.checks))) for former in formers]
     return {
         number: _past_of(check, run, [(former, checks[identity]) for former, checks in past if identity in checks])
         for number, identity, check in wanted
     }
-
-
-def _past(view: LedgerView, slice_: Slice) -> list[StagedRun]:
-    """Return the published runs of the slices before a slice, in slice order."""
-    before = [name for name in view.published if view.slices[name].start_ms < slice_.start_ms]
-    return [view.run(view.published[name]) for name in before[-PAST_SLICES:]]
 
 
 def _past_of(check: CheckResult, run: StagedRun, past: Sequence[tuple[StagedRun, CheckResult]]) -> CheckPast:
