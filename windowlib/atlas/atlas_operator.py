@@ -15,14 +15,14 @@ from windowlib.atlas.documents.json_documents import to_text
 from windowlib.atlas.expressions.forms import Expression, ExpressionFault, Scope
 from windowlib.atlas.open_documents import Closing, Lane, OpenDocuments
 from windowlib.atlas.policies import AtlasProfile
-from windowlib.atlas.stages.stage_forms import Failure, Run, Stage
+from windowlib.atlas.stages.stage_forms import Failure, Item, Run, Stage
 from windowlib.atlas.stages.stages import run_pipeline
 from windowlib.atlas.window_stages import Hopping, Windows
 from windowlib.bounds import MIN_TIME_MS, TimeWindow, lateness_ms
 from windowlib.errors import InvariantBroken
+from windowlib.keyed.collecting import CollectingOperator, check_watermark
 from windowlib.keyed.snapshots import Snapshot
 from windowlib.keyed.timers import KeyGroupRange
-from windowlib.keyed.watermark_check import check_watermark
 from windowlib.records.records import (
     ASSIGNED,
     LATE,
@@ -31,16 +31,14 @@ from windowlib.records.records import (
     UNASSIGNED,
     Fate,
     Late,
-    Output,
     Pane,
     Position,
     Record,
     SideOutput,
     Stored,
-    Tally,
     Unassigned,
 )
-from windowlib.records.tallies import FIRED, NEW, EdgeTallies, edges_of
+from windowlib.records.tallies import FIRED, NEW, edges_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,20 +70,19 @@ class Windowing:
         return window.end_ms - 1 + windows.allowed_lateness_ms if windows.is_event_time else window.end_ms
 
 
-class AtlasOperator:
-    """Atlas's windows of many keys, made by `AtlasSpec.build`. A driver calls it; it reads no clock and does no I/O."""
+class AtlasOperator(CollectingOperator):
+    """Atlas's windows of many keys, made by `AtlasSpec.build`. A driver calls it; it reads no clock and does no I/O.
+
+    The terms of its tallies are 'new', 'closed:fired' and 'closed:dead_letter'.
+    """
 
     def __init__(self, windowing: Windowing, groups: KeyGroupRange | None = None) -> None:
+        super().__init__()
         self._windowing = windowing
         self._is_event_time = windowing.windows.is_event_time
         self._open = OpenDocuments(windowing.closes_at, groups, stale_max=windowing.stale_max)
-        self._outputs: list[Output] = []
-        self._tallies = EdgeTallies()
         self.watermark_ms = MIN_TIME_MS
         self.processing_time_ms = 0
-
-    def begin(self, first_arrival_ms: int) -> None:
-        """Do nothing: windows are aligned to 1970, not to the log's first arrival."""
 
     def process(self, record: Record) -> Fate:
         """Process one record under the watermark before it, and return its fate.
@@ -170,25 +167,17 @@ class AtlasOperator:
             self._dead_letter(record, LATE_REASON, missed)
 
     def _dead_letter(self, record: Record, reason: str, missed: Sequence[TimeWindow] = ()) -> None:
-        windowing = self._windowing
-        letter = windowing.letters.write(
-            windowing.document(record.value, record.timestamp_ms),
-            stage=windowing.windows.stage,
-            reason=reason,
-            meta=SOURCE_META,
-            clock_ms=self._letter_ms(record.position),
-            missed=missed,
-        )
-        self._side_output(letter, record.key, timestamp_ms=record.timestamp_ms, position=record.position)
+        at_ms, windowing = record.timestamp_ms, self._windowing
+        failure = Failure(Item(windowing.document(record.value, at_ms), None), windowing.windows.stage, reason)
+        letter = self._letter(failure, record.position, meta=SOURCE_META, missed=missed)
+        self._outputs.append(SideOutput(DEAD_LETTERS, letter, record.key, at_ms, self.watermark_ms, record.position))
 
-    def _letter_ms(self, position: Position) -> int:
-        """Return the time of a dead letter: the clock or, in a log without a clock, the start of the slice."""
-        return max(self.processing_time_ms, position[0])
-
-    def _side_output(
-        self, letter: dict[str, str], key: Hashable, *, timestamp_ms: int | None, position: Position
-    ) -> None:
-        self._outputs.append(SideOutput(DEAD_LETTERS, letter, key, timestamp_ms, self.watermark_ms, position))
+    def _letter(
+        self, failure: Failure, position: Position, *, meta: Document, missed: Sequence[TimeWindow] = ()
+    ) -> dict[str, str]:
+        # Its time is the clock or, in a log without a clock, the start of the slice.
+        clock_ms = max(self.processing_time_ms, position[0])
+        return self._windowing.letters.write(failure, meta=meta, clock_ms=clock_ms, missed=missed)
 
     def advance_watermark(self, watermark_ms: int, position: Position = START) -> None:
         check_watermark(self.watermark_ms, watermark_ms, position)
@@ -243,14 +232,8 @@ class AtlasOperator:
         results = run_pipeline(windowing.stages, documents, run)
         self._count(contents, run.failures)
         for failure in run.failures:
-            letter = windowing.letters.write(
-                failure.item.document,
-                stage=failure.stage,
-                reason=failure.reason,
-                meta=meta,
-                clock_ms=self._letter_ms(position),
-            )
-            self._side_output(letter, lane.key, timestamp_ms=closing.window.last_ms, position=position)
+            letter, at_ms = self._letter(failure, position, meta=meta), closing.window.last_ms
+            self._outputs.append(SideOutput(DEAD_LETTERS, letter, lane.key, at_ms, self.watermark_ms, position))
         return [(lane.key, len(contents), to_text({**document, "_stream_meta": meta})) for document in results]
 
     def _meta(self, lane: Lane, window: TimeWindow) -> Document:
@@ -271,14 +254,6 @@ class AtlasOperator:
 
     def next_processing_timer_ms(self) -> int | None:
         return None if self._is_event_time else self._open.next_ms()
-
-    def drain(self) -> list[Output]:
-        outputs, self._outputs = self._outputs, []
-        return outputs
-
-    def take_tallies(self) -> dict[str, Tally]:
-        """Return the edges since the last call: 'new', 'closed:fired' and 'closed:dead_letter'."""
-        return self._tallies.take()
 
     def snapshot(self) -> Snapshot:
         """Return all state as plain rows in a fixed order. Closing times follow from the bounds and are not stored."""

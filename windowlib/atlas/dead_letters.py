@@ -6,6 +6,7 @@ from typing import Final
 
 from windowlib.atlas.documents.documents import Date, Document
 from windowlib.atlas.documents.json_documents import to_text
+from windowlib.atlas.stages.stage_forms import Failure
 from windowlib.bounds import TimeWindow
 from windowlib.errors import SpecError
 
@@ -33,26 +34,19 @@ class DeadLetterWriter:
             )
 
     def write(
-        self,
-        document: Document,
-        *,
-        stage: str,
-        reason: str,
-        meta: Document,
-        clock_ms: int,
-        missed: Sequence[TimeWindow] = (),
+        self, failure: Failure, *, meta: Document, clock_ms: int, missed: Sequence[TimeWindow] = ()
     ) -> dict[str, str]:
         """Return the row of a dead letter: one column with its JSON text.
 
-        `document` is as it was when it failed at `stage`. `meta` is the stream's metadata, with the window if the
-        document was in a window. `clock_ms` is the replay's clock or, in a log without a clock, the start of the slice.
-        `missed` are the closed windows of a late document.
+        The document is as it was when it failed. `meta` is the stream's metadata, with the window if the document was
+        in a window. `clock_ms` is the replay's clock or, in a log without a clock, the start of the slice. `missed` are
+        the closed windows of a late document.
         """
         letter: Document = {
             "_stream_meta": meta,
-            "errInfo": {"reason": reason},
-            "operatorName": stage,
-            "doc": document,
+            "errInfo": {"reason": failure.reason},
+            "operatorName": failure.stage,
+            "doc": failure.item.document,
             "processorName": self.processor_name,
             "instanceName": self.instance_name,
             "dlqTime": Date(clock_ms),

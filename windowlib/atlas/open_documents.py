@@ -10,7 +10,7 @@ from windowlib.atlas.documents.json_documents import read_literal, to_json
 from windowlib.atlas.documents.places import Place
 from windowlib.bounds import TimeWindow
 from windowlib.errors import CheckpointError
-from windowlib.keyed.key_order import group_of_order, key_orderer
+from windowlib.keyed.key_order import KeyOrders, group_of_order
 from windowlib.keyed.snapshots import WindowStateRow
 from windowlib.keyed.state_rules import ONE_ROW, wrong_value
 from windowlib.keyed.timers import KeyGroupRange
@@ -25,20 +25,17 @@ STALE_MAX: Final = 1024
 _Due = tuple[int, str, TimeWindow, SortKey]
 
 
-class Lane:
-    """The open windows of one key and one partition. Only documents of one lane can share a window."""
-
-    __slots__ = ("key", "name", "partition", "windows")
-
-    def __init__(self, name: "LaneName", key: Hashable, partition: Value) -> None:
-        self.name = name
-        self.key = key
-        self.partition = partition
-        self.windows: dict[TimeWindow, list[Stored]] = {}
-
-
 LaneName = tuple[str, SortKey]
 """(order of the key, order of the partition). Partitions that are equal in the order of BSON are the same partition."""
+
+
+class Lane(NamedTuple):
+    """The open windows of one key and one partition. Only documents of one lane can share a window."""
+
+    name: LaneName
+    key: Hashable
+    partition: Value
+    windows: dict[TimeWindow, list[Stored]]
 
 
 class Closing(NamedTuple):
@@ -62,7 +59,7 @@ class OpenDocuments:
         self._stale_max = stale_max
         self._closes_at = closes_at
         self._groups = groups or KeyGroupRange()
-        self._order = key_orderer(self._groups.max_parallelism)
+        self._order = KeyOrders(self._groups.max_parallelism).__getitem__
         self._lanes: dict[LaneName, Lane] = {}
         self._window_count = 0
         self._due: list[_Due] = []
@@ -71,7 +68,7 @@ class OpenDocuments:
     def lane(self, key: Hashable, partition: Value = None) -> Lane:
         """Return the lane of a key and partition. A new lane is kept only from its first `put` on."""
         name = (self._order(key), sort_key(partition))
-        return self._lanes.get(name) or Lane(name, key, partition)
+        return self._lanes.get(name) or Lane(name, key, partition, {})
 
     def put(self, lane: Lane, window: TimeWindow, stored: Stored) -> None:
         """Add a record to a window, and open the window if it is new. Records must come in log order."""

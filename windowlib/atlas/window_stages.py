@@ -90,9 +90,7 @@ class Source:
         name = place.at("tsFieldName").text(fields.get("tsFieldName", "_ts"))
         if "." in name or name.startswith("$"):
             raise place.at("tsFieldName").refused(name, "a field's name without dots that does not begin with $")
-        timeout = fields.get("partitionIdleTimeout")
-        timeout_ms = None if timeout is None else duration_ms(timeout, place.at("partitionIdleTimeout"))
-        return cls(ts_field_name=name, partition_idle_timeout_ms=timeout_ms)
+        return cls(ts_field_name=name, partition_idle_timeout_ms=_duration_in(fields, "partitionIdleTimeout", place))
 
 
 def duration_ms(duration: Json, place: Place, *, at_least: int = 1) -> int:
@@ -106,6 +104,12 @@ def duration_ms(duration: Json, place: Place, *, at_least: int = 1) -> int:
     if total_ms > MAX_DURATION_MS:
         raise place.refused(duration, "a duration of at most 9,999 years")
     return total_ms
+
+
+def _duration_in(fields: Mapping[str, Json], name: str, place: Place, *, at_least: int = 1) -> int | None:
+    """Return the duration of an option, or None if it is absent or null."""
+    duration = fields.get(name)
+    return None if duration is None else duration_ms(duration, place.at(name), at_least=at_least)
 
 
 def read_windows(stage: Json) -> tuple[Windows, Json, Place]:
@@ -130,11 +134,10 @@ def read_windows(stage: Json) -> tuple[Windows, Json, Place]:
                     f"{place.at(option).path}: a window with boundary processingTime has no {option}, because no "
                     "document is late on the clock and the clock is never idle; remove it"
                 )
-    lateness = fields.get("allowedLateness")
     is_event_time = boundary == "eventTime"
-    lateness_ms = DEFAULT_LATENESS_MS if is_event_time else 0
-    if lateness is not None:
-        lateness_ms = duration_ms(lateness, place.at("allowedLateness"), at_least=0)
+    lateness_ms = _duration_in(fields, "allowedLateness", place, at_least=0)
+    if lateness_ms is None:
+        lateness_ms = DEFAULT_LATENESS_MS if is_event_time else 0
     windows: Windows
     if name == "$sessionWindow":
         windows = Sessions(
@@ -155,7 +158,6 @@ def _aligned(name: str, fields: Mapping[str, Json], place: Place, *, is_event_ti
         raise place.at("hopSize").refused(
             fields["hopSize"], f"a hop that puts a document into at most {WINDOWS_PER_RECORD_MAX} windows"
         )
-    idle = fields.get("idleTimeout")
     return Hopping(
         stage=name,
         size_ms=size_ms,
@@ -163,7 +165,7 @@ def _aligned(name: str, fields: Mapping[str, Json], place: Place, *, is_event_ti
         offset_ms=_offset_ms(fields["offset"], place.at("offset")) % hop_ms if "offset" in fields else 0,
         is_event_time=is_event_time,
         allowed_lateness_ms=lateness_ms,
-        idle_timeout_ms=None if idle is None else duration_ms(idle, place.at("idleTimeout"), at_least=0),
+        idle_timeout_ms=_duration_in(fields, "idleTimeout", place, at_least=0),
     )
 
 

@@ -1,6 +1,6 @@
 """Composite triggers: those without parts, and those that are made of other composite triggers."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -272,28 +272,29 @@ class _Several(Composite):
 
 
 class _Parallel(_Several):
+    """The base class of triggers that are ready, and finished, if `_of` their parts are."""
+
     __slots__ = ()
+    _of: Callable[[Iterable[bool]], bool]
 
     def enter(self, state: State, ctx: TriggerContext) -> None:
         for name, trigger in self.parts().items():
             trigger.enter(_inside(state, name), ctx)
 
-    def _fired(self, state: State, moment: Moment) -> list[bool]:
-        """Fire the parts that are ready. Return for each of these whether it is finished."""
-        ready = [(_inside(state, name), trigger) for name, trigger in self.parts().items()]
-        return [trigger.fire(inside, moment) for inside, trigger in ready if trigger.is_ready(inside, moment)]
+    def is_ready(self, state: State, moment: Moment) -> bool:
+        return self._of(trigger.is_ready(_inside(state, name), moment) for name, trigger in self.parts().items())
+
+    def fire(self, state: State, moment: Moment) -> bool:
+        """Fire the parts that are ready. Only these count for the end of the trigger."""
+        parts = [(_inside(state, name), trigger) for name, trigger in self.parts().items()]
+        return self._of([trigger.fire(inside, moment) for inside, trigger in parts if trigger.is_ready(inside, moment)])
 
 
 class AfterAny(_Parallel):
     """Fires when any part is ready. It is finished when one of the parts that fire is finished."""
 
     __slots__ = ()
-
-    def is_ready(self, state: State, moment: Moment) -> bool:
-        return any(trigger.is_ready(_inside(state, name), moment) for name, trigger in self.parts().items())
-
-    def fire(self, state: State, moment: Moment) -> bool:
-        return any(self._fired(state, moment))
+    _of = staticmethod(any)
 
     def may_leave_records(self, *, is_event_time: bool) -> bool:
         return all(trigger.may_leave_records(is_event_time=is_event_time) for trigger in self.triggers)
@@ -315,12 +316,7 @@ class AfterAll(_Parallel):
     """Fires when all parts are ready. It is finished when all parts are."""
 
     __slots__ = ()
-
-    def is_ready(self, state: State, moment: Moment) -> bool:
-        return all(trigger.is_ready(_inside(state, name), moment) for name, trigger in self.parts().items())
-
-    def fire(self, state: State, moment: Moment) -> bool:
-        return all(self._fired(state, moment))
+    _of = staticmethod(all)
 
 
 class AfterEach(_Several):

@@ -7,7 +7,6 @@ that caused the step, even if that record is in another bucket. The result there
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import assert_never
 
 import pyarrow as pa
 
@@ -28,15 +27,8 @@ checkpoint table are the tag of rows that the checkpoint before has as well."""
 
 def executor_for(plan: BucketPlan) -> Executor:
     """Return a fresh executor for a plan's spec: the columnar one if it covers the spec, unless the plan chooses."""
-    match plan.executor:
-        case "auto":
-            return OperatorExecutor(plan) if why_not(plan.spec, plan.layout) else KernelExecutor(plan)
-        case "operator":
-            return OperatorExecutor(plan)
-        case "kernel":
-            return KernelExecutor(plan)
-        case _:
-            assert_never(plan.executor)
+    is_columnar = plan.executor == "kernel" or (plan.executor == "auto" and not why_not(plan.spec, plan.layout))
+    return KernelExecutor(plan) if is_columnar else OperatorExecutor(plan)
 
 
 @dataclass(slots=True)

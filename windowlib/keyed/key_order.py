@@ -78,9 +78,11 @@ def sortable(key: Hashable) -> bytes:
 
 
 class KeyOrders(dict[Hashable, str]):
-    """A cache from a key to its order string, cleared when it is full. An lru_cache would take twice as long.
+    """A cache from a key to its order string, which sorts by (key group, key). `__getitem__` returns the string.
 
-    `key_orderer` describes the strings.
+    The string holds bytes as latin-1, because Python sorts strings faster than bytes. The cache is cleared when it has
+    `remembered_max` keys; an lru_cache would take twice as long. Each owner must have its own cache, because keys of
+    different pipelines can be equal in Python although their types differ: (1,) and (True,).
     """
 
     __slots__ = ("_max_parallelism", "_remembered_max", "_scan_max", "_sorted")
@@ -125,18 +127,6 @@ class KeyOrders(dict[Hashable, str]):
         return keys, [by_key[key] for key in keys]
 
 
-def key_orderer(
-    max_parallelism: int = DEFAULT_MAX_PARALLELISM, *, remembered_max: int = REMEMBERED_MAX
-) -> Callable[[Hashable], str]:
-    """Return a function that maps a key to a string which sorts by (key group, key).
-
-    The string holds bytes as latin-1, because Python sorts strings faster than bytes. The function caches up to
-    `remembered_max` keys, because every timer needs the string of its key. Each owner must have its own function,
-    because keys of different pipelines can be equal in Python although their types differ: (1,) and (True,).
-    """
-    return KeyOrders(max_parallelism, remembered_max=remembered_max).__getitem__
-
-
 def group_of_order(order: str) -> int:
-    """Return the key group of a string that a function of `key_orderer` returned."""
+    """Return the key group of an order string of `KeyOrders`."""
     return ord(order[0]) << 8 | ord(order[1])

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from windowlib.bounds import GLOBAL_WINDOW
 from windowlib.keyed.call_context import CallContext, emitted
+from windowlib.keyed.collecting import CollectingOperator, check_watermark
 from windowlib.keyed.snapshots import Snapshot
 from windowlib.keyed.state import KeyedState, StateSpec
 from windowlib.keyed.timers import (
@@ -21,9 +22,8 @@ from windowlib.keyed.timers import (
     TimerService,
     timer_instant,
 )
-from windowlib.keyed.watermark_check import check_watermark
-from windowlib.records.records import ASSIGNED, START, Emitted, Fate, Output, Position, Record, Tally
-from windowlib.records.tallies import NEW, EdgeTallies
+from windowlib.records.records import ASSIGNED, START, Emitted, Fate, Position, Record
+from windowlib.records.tallies import NEW
 
 PROCESSED: Final = "closed:processed"
 _NO_NAMESPACE: Final = GLOBAL_WINDOW
@@ -74,7 +74,7 @@ class KeyedProcessFunction:
         return ()
 
 
-class KeyedProcessOperator(TimedOperator):
+class KeyedProcessOperator(CollectingOperator, TimedOperator):
     """Runs a keyed process function for many keys: an `Operator`.
 
     `stale_max` is the one of windowlib.keyed.timers. Every record is assigned, because the function receives all.
@@ -85,14 +85,10 @@ class KeyedProcessOperator(TimedOperator):
     def __init__(
         self, function: KeyedProcessFunction, groups: KeyGroupRange | None = None, *, stale_max: int = STALE_MAX
     ) -> None:
+        super().__init__()
         self._function = function
         self._timers = TimerService("user-timers", groups, stale_max=stale_max)
         self._state = KeyedState(function.state, self._timers)
-        self._outputs: list[Output] = []
-        self._tallies = EdgeTallies()
-
-    def begin(self, first_arrival_ms: int) -> None:
-        pass  # no timer depends on the first arrival
 
     def process(self, record: Record) -> Fate:
         edge = (1, record.record_hash, record.record_hash)
@@ -114,13 +110,6 @@ class KeyedProcessOperator(TimedOperator):
         for at_ms, timer in self._timers.advance_processing_time(processing_time_ms, inclusive=inclusive):
             ctx = self._context(timer.key, timestamp_ms=None, domain=PROCESSING, position=position)
             self._emit(self._function.on_timer(at_ms, ctx), ctx)
-
-    def drain(self) -> list[Output]:
-        outputs, self._outputs = self._outputs, []
-        return outputs
-
-    def take_tallies(self) -> dict[str, Tally]:
-        return self._tallies.take()
 
     def snapshot(self) -> Snapshot:
         return Snapshot(

@@ -3,13 +3,14 @@
 The namespace is a window for the state of one window, and () for the state of a key.
 """
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
 from windowlib.errors import SpecError
 from windowlib.keyed.key_order import group_of_order
 from windowlib.keyed.state_rules import ONE_ROW, RowName, wrong_value
+from windowlib.keyed.timer_owners import Namespace
 from windowlib.keyed.timers import TimerService
 from windowlib.records.plain_json import ATOMS, check_plain, has_nan, plain_copy
 from windowlib.records.records import Value
@@ -19,9 +20,6 @@ Kind = Literal["value", "list", "map"]
 KINDS: Final = ("value", "list", "map")
 _NO_NAMESPACE: Final = ()
 _SIMPLE_NAMES: Final = frozenset({str, int, bool, bytes})
-
-Namespace = Any
-"""A window, or () for the state of a key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,14 +245,13 @@ class KeyedState:
 
     def rows(self) -> list[UserStateRow]:
         """Return all state in the order (key group, key, namespace, name)."""
-        return list(self._rows())
-
-    def _rows(self) -> Iterator[UserStateRow]:
-        order = self._order
+        order, rows = self._order, list[UserStateRow]()
         for key, namespace, name in sorted(self.cells, key=lambda cell: (order(cell[0]), cell[1], cell[2])):
-            kind = self._specs[name].kind
-            cell = self.cells[key, namespace, name]
-            yield UserStateRow(group_of_order(order(key)), key, namespace, name, kind, _plain(cell, kind))
+            kind, cell = self._specs[name].kind, self.cells[key, namespace, name]
+            # A map becomes a list of pairs, because JSON's names are strings.
+            content = plain_copy([[part, value] for part, value in cell.items()] if kind == "map" else cell)
+            rows.append(UserStateRow(group_of_order(order(key)), key, namespace, name, kind, content))
+        return rows
 
     def restore(self, rows: Iterable[UserStateRow]) -> None:
         """Add the state of one or more snapshots.
@@ -276,11 +273,6 @@ class KeyedState:
             if (row.key, row.namespace, row.name) in self.cells:
                 raise wrong_value(USER_STATE, "name", row=named, stored=row.name, allowed=ONE_ROW)
             self.cells[row.key, row.namespace, row.name] = _cell(row, named)
-
-
-def _plain(cell: Any, kind: Kind) -> Any:  # noqa: ANN401 - state is any plain data
-    """Return a copy that does not share changes. A map becomes a list of pairs, because JSON's names are strings."""
-    return plain_copy([[name, value] for name, value in cell.items()] if kind == "map" else cell)
 
 
 def _cell(row: UserStateRow, named: RowName) -> Any:  # noqa: ANN401

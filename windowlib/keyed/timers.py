@@ -66,7 +66,7 @@ _new_timer = tuple.__new__  # half the cost of Timer(...), for every timer
 
 
 class TimerQueue:
-    """The timers of one domain. `order` is a function of windowlib.keyed.key_order.key_orderer.
+    """The timers of one domain. `order` returns the order string of a key (windowlib.keyed.key_order).
 
     Law: each time, `due` yields the first of the timers that exist at that moment. So its caller may register, delete
     and query timers during the walk. Invariant: every instant that has timers is in the heap at least once.

@@ -10,27 +10,15 @@ from typing import Final
 from windowlib.bounds import TimeWindow, Window
 from windowlib.errors import SpecError
 from windowlib.functions.window_functions import ProcessFunction, process_function
+from windowlib.keyed.collecting import CollectingOperator, check_watermark
 from windowlib.keyed.key_order import group_of_order
 from windowlib.keyed.snapshots import Snapshot, WindowStateRow
 from windowlib.keyed.state import KeyedState
 from windowlib.keyed.state_rules import ONE_ROW, wrong_value
 from windowlib.keyed.timers import KeyGroupRange, TimedOperator, TimerQueue, TimerService
-from windowlib.keyed.watermark_check import check_watermark
-from windowlib.records.records import (
-    ASSIGNED,
-    LATE,
-    START,
-    UNASSIGNED,
-    Fate,
-    Late,
-    Output,
-    Position,
-    Record,
-    Tally,
-    Unassigned,
-)
+from windowlib.records.records import ASSIGNED, LATE, START, UNASSIGNED, Fate, Late, Position, Record, Unassigned
 from windowlib.records.tables import WINDOW_STATE
-from windowlib.records.tallies import NEW, EdgeTallies
+from windowlib.records.tallies import NEW
 from windowlib.storm.firing import KeyWindows, Runtime, Windows
 from windowlib.storm.manager import Queued, WindowManager
 from windowlib.storm.manager_rows import manager_row, restore_manager
@@ -42,22 +30,23 @@ MISSED_MAX: Final = 100
 _NO_NAMESPACE: Final = ()
 
 
-class StormOperator(TimedOperator):
+class StormOperator(CollectingOperator, TimedOperator):
     """Storm's windows of many keys. A driver calls it; it reads no clock and does no I/O. `StormSpec.build` makes one.
 
     The operator passes a watermark or tick only to the managers whose firings, expirations or state it could change.
     This depends only on the key's own records, so the results of a key do not depend on the other keys of the operator.
+    A record has one edge, in the window manager of its key. The edge closes when the record expires: the terms of the
+    tallies are 'new', and 'closed:<reason>' for each reason (law L3).
     """
 
     def __init__(self, windows: Windows, groups: KeyGroupRange | None = None) -> None:
+        super().__init__()
         self._windows = windows
         self._profile = windows.profile
         self._timers = TimerService("storm-windows", groups, stale_max=windows.stale_max)
         function, then = windows.function, process_function(windows.function)
         self._user_state = KeyedState(then.state if then else (), self._timers)
         self._keys: dict[Hashable, KeyWindows] = {}
-        self._outputs: list[Output] = []
-        self._tallies = EdgeTallies()
         self._runtime = Runtime(
             windows=windows,
             aggregated=None if isinstance(function, ProcessFunction) else AggregatedContents(function),
@@ -126,18 +115,6 @@ class StormOperator(TimedOperator):
             windows.tick_ms, windows.position = None, position
             windows.manager.on_tick(at_ms, windows)
             self._wait(windows)
-
-    def drain(self) -> list[Output]:
-        outputs = list(self._outputs)
-        self._outputs.clear()
-        return outputs
-
-    def take_tallies(self) -> dict[str, Tally]:
-        """Return the edges since the last call: 'new', and 'closed:<reason>' for each reason (law L3).
-
-        A record has one edge, in the window manager of its key. The edge closes when the record expires.
-        """
-        return self._tallies.take()
 
     def snapshot(self) -> Snapshot:
         """Return all state as plain rows in a fixed order, without changing the operator.

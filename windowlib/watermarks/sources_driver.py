@@ -11,7 +11,7 @@ from heapq import heapify, heappop, heappush
 from typing import Any, Final, assert_never
 
 from windowlib.bounds import MAX_TIME_MS, MIN_TIME_MS
-from windowlib.errors import CheckpointError, InvariantBroken, SpecError
+from windowlib.errors import CheckpointError, SpecError
 from windowlib.watermarks.generators import (
     EVERY_RECORD,
     Bounded,
@@ -138,7 +138,8 @@ class SourcesDriver:
         self._spec = spec
         self._stale_max = stale_max
         self._sources: dict[str, _Source] = {}
-        self._valve: Valve | None = None
+        self._valve = Valve(1)
+        self._valve.restore(ValveState())  # each source adds its channel
         self._waiting: list[tuple[int, str]] = []
         """A heap of (instant, source). An entry is valid while its instant equals the source's `due_ms`."""
         self._commit: int | None = None
@@ -224,32 +225,21 @@ class SourcesDriver:
         """Make a source idle, so that it no longer holds the others back."""
         # Emit any pending watermark first. Emitted later, it would make the source active again.
         self._flush(source)
-        valve = self._joined()
-        valve.input_status(source.channel, is_idle=True)
-        self.watermark_ms = valve.state.watermark_ms
+        self._valve.input_status(source.channel, is_idle=True)
+        self.watermark_ms = self._valve.state.watermark_ms
 
     def _emit(self, source: _Source, watermark_ms: int | None) -> None:
         """Pass a source's watermark to the valve if it rises. That makes an idle source active."""
         if watermark_ms is None or watermark_ms <= source.watermark_ms:
             return
         source.watermark_ms = min(watermark_ms, MAX_TIME_MS)
-        valve = self._joined()
-        valve.input_status(source.channel, is_idle=False)
-        valve.input_watermark(source.channel, source.watermark_ms)
-        self.watermark_ms = valve.state.watermark_ms
+        self._valve.input_status(source.channel, is_idle=False)
+        self._valve.input_watermark(source.channel, source.watermark_ms)
+        self.watermark_ms = self._valve.state.watermark_ms
 
     def _add(self, name: str) -> _Source:
-        if self._valve is None:
-            self._valve, channel = Valve(1), 0
-        else:
-            channel = self._valve.add()
-        source = self._sources[name] = _Source(name=name, channel=channel)
+        source = self._sources[name] = _Source(name=name, channel=self._valve.add())
         return source
-
-    def _joined(self) -> Valve:
-        if self._valve is None:
-            raise InvariantBroken("a watermark was emitted before there was a source")
-        return self._valve
 
     def _wait_for_silence(self, source: _Source, clock_ms: int) -> None:
         """Wait for the end of the time-out, which starts now."""
@@ -276,7 +266,7 @@ class SourcesDriver:
         return [*(self._row(self._sources[name]) for name in sorted(self._sources)), self._combined_row()]
 
     def _row(self, source: _Source) -> SourceRow:
-        channel = self._joined().state.channels[source.channel]
+        channel = self._valve.state.channels[source.channel]
         details: dict[str, Any] = {
             "due_ms": source.due_ms,
             "has_activity": source.has_activity,
@@ -299,7 +289,7 @@ class SourcesDriver:
             source=ALL_SOURCES,
             watermark_ms=or_none(self.watermark_ms),
             max_event_time_ms=max((at_ms for at_ms in seen if at_ms is not None), default=None),
-            is_idle=self._valve is not None and self._valve.state.is_idle,
+            is_idle=self._valve.state.is_idle,
             details={} if self._commit is None else {"commit": self._commit},
         )
 
@@ -311,8 +301,7 @@ class SourcesDriver:
         channels = [self._restored(row) for row in by_name.values()]
         self.watermark_ms = or_lowest(combined.watermark_ms)
         self._commit = combined.details.get("commit")
-        if self._valve is not None:
-            self._valve.restore(ValveState(channels=channels, watermark_ms=self.watermark_ms, is_idle=combined.is_idle))
+        self._valve.restore(ValveState(channels=channels, watermark_ms=self.watermark_ms, is_idle=combined.is_idle))
         heapify(self._waiting)
 
     def _restored(self, row: SourceRow) -> Channel:

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 
 from windowlib.bounds import MIN_TIME_MS, Window, lateness_ms
 from windowlib.functions.window_functions import process_function
+from windowlib.keyed.collecting import check_watermark
 from windowlib.keyed.snapshots import Snapshot
 from windowlib.keyed.state import KeyedState
 from windowlib.keyed.timer_owners import DueTimer
 from windowlib.keyed.timers import EVENT, PROCESSING, Domain, KeyGroupRange, TimedOperator, TimerService
-from windowlib.keyed.watermark_check import check_watermark
 from windowlib.records.records import (
     ASSIGNED,
     LATE,

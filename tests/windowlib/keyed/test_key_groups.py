@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from windowlib.errors import SpecError
 from windowlib.keyed.key_groups import default_max_parallelism, key_group, key_group_range, stable_hash, subtask_of
-from windowlib.keyed.key_order import REMEMBERED_MAX, SCAN_MAX, KeyOrders, group_of_order, key_orderer, sortable
+from windowlib.keyed.key_order import REMEMBERED_MAX, SCAN_MAX, KeyOrders, group_of_order, sortable
 
 plain = {
     "int": st.integers(-(2**70), 2**70),
@@ -70,7 +70,7 @@ def test_hashes_never_change() -> None:
     assert [stable_hash(key) for key in keys] == [
         1231, 0, 0, 3969, 73359, 1074003968, 4066, 15744, 1033164075, 1509286, 1772899, -1, 256,
     ]  # fmt: skip
-    assert group_of_order(key_orderer()(("a",))) == key_group("a") == 81
+    assert group_of_order(KeyOrders()[("a",)]) == key_group("a") == 81
 
 
 def test_invalid_keys_and_parallelisms_are_refused() -> None:
@@ -92,13 +92,13 @@ def test_the_items_of_a_map_are_sorted_by_key(maps: list[list[int]], remembered_
     orders = KeyOrders(remembered_max=remembered_max, scan_max=scan_max)
     for numbers in maps:
         found: dict[Hashable, list[int]] = {(number,): [number] for number in numbers}
-        keys = sorted(found, key=key_orderer())
+        keys = sorted(found, key=KeyOrders().__getitem__)
         assert orders.in_order(found) == (keys, [found[key] for key in keys])
 
 
 @given(st.lists(st.text(), max_size=12), st.integers(1, 5), st.sampled_from([1, 7, 128, 32_768]))
 def test_the_size_of_the_cache_does_not_change_the_order(keys: list[str], remembered_max: int, groups: int) -> None:
-    small, large = key_orderer(groups, remembered_max=remembered_max), key_orderer(groups)
+    small, large = KeyOrders(groups, remembered_max=remembered_max), KeyOrders(groups)
     for key in [*keys, *keys]:
-        assert small((key,)) == large((key,))
-        assert group_of_order(small((key,))) == key_group((key,), groups)
+        assert small[(key,)] == large[(key,)]
+        assert group_of_order(small[(key,)]) == key_group((key,), groups)

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from tests.support.fuzzing import cases, chances
 from windowlib.keyed.key_groups import key_group, key_group_range
-from windowlib.keyed.key_order import key_orderer, sortable
+from windowlib.keyed.key_order import KeyOrders, sortable
 from windowlib.keyed.timers import STALE_MAX, Domain, KeyGroupRange, TimerQueue, TimerService
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def test_a_timer_that_is_registered_for_an_earlier_instant_goes_first() -> None:
     assert sorted(fired[2:]) == sorted([(10, first, ("again",)), *((10, key, ()) for key in rest)])
 
 
-ORDER = key_orderer()
+ORDER = KeyOrders().__getitem__
 WALK_KEYS = ("a", "b", "c", ("a", 1), 7)
 Place = tuple[int, str, Any, Hashable]
 
