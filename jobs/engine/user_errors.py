@@ -5,6 +5,8 @@ reports an exception of a Python worker only as text. So this module reads the t
 that text, and recognises a dead worker by phrases of Spark and of the JVM.
 """
 
+import os
+import platform
 import re
 import traceback
 from collections.abc import Iterable, Iterator
@@ -29,6 +31,10 @@ _JVM_TRACE = re.compile(r"\n(?: SQLSTATE: |\tat )")
 _WORKER_GONE = ("Python worker exited unexpectedly", "java.io.EOFException")
 _JVM_GONE = "py4j.protocol.Py4JNetworkError"
 _OF_SPARK = ("py4j.", "pyspark.")
+_NOT_STARTED = re.compile(
+    r'Cannot run program "(?P<program>[^"]+)".*?error=\d+, (?P<why>[^\n]+)'
+    r"|occurred while reading the port number from \S*worker_daemon"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +105,14 @@ def _unsent(raised: _Raised, pipeline: Pipeline, files: Iterable[Path]) -> SpecE
 
 
 def _of_spark(text: str, pipeline: Pipeline, *, kind: str) -> HindcastError | None:
-    """Return the error of a disk, of a JVM or of a worker that has ended; None for any other text of Spark."""
+    """Return the error of a disk, of a JVM or of a worker that did not start or has ended; None for any other text."""
+    if kind.startswith(_OF_SPARK) and (unstarted := _NOT_STARTED.search(text)):
+        why = unstarted["why"] or "it ended at once, and printed the reason above"
+        return RequestError(
+            f"Spark could not start its workers with {unstarted['program'] or os.environ.get('PYSPARK_PYTHON')}: "
+            f"{why}. Unset PYSPARK_PYTHON, or set it to a Python {platform.python_version()} with the packages of Hindcast; "
+            "readers see nothing of this replay"
+        )
     if kind.startswith(_OF_SPARK) and (problem := disk_problem_in(text)):
         return StoreError(f"Spark could not write: {problem}. Readers see nothing of this replay")
     if kind == _JVM_GONE:

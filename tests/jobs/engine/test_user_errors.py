@@ -174,9 +174,24 @@ PLAIN = load_pipeline("flights", ROOT / "pipelines")
             StoreError,
             "Spark could not write: Disk quota exceeded. Free space there or raise the quota",
         ),
+        (
+            Py4JJavaError('java.io.IOException: Cannot run program "/a/python": error=13, Permission denied'),
+            RequestError,
+            "Spark could not start its workers with /a/python: Permission denied. Unset PYSPARK_PYTHON, or set it to a",
+        ),
+        (
+            Py4JJavaError(
+                "EOFException occurred while reading the port number from jobs.replay.worker_daemon's stdout"
+            ),
+            RequestError,
+            "Spark could not start its workers with python9: it ended at once, and printed the reason above. Unset PYS",
+        ),
     ],
 )
-def test_the_end_of_spark_and_a_full_disk_are_no_bug(error: Exception, kind: type[Exception], words: str) -> None:
+def test_the_end_of_spark_and_a_full_disk_are_no_bug(
+    error: Exception, kind: type[Exception], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", "python9")
     with pytest.raises(kind) as caught, explained(PLAIN):
         raise error
     assert words in str(caught.value)
