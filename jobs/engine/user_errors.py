@@ -110,8 +110,8 @@ def _of_spark(text: str, pipeline: Pipeline, *, kind: str) -> HindcastError | No
         why = unstarted["why"] or "it ended at once, and printed the reason above"
         return RequestError(
             f"Spark could not start its workers with {unstarted['program'] or os.environ.get('PYSPARK_PYTHON')}: "
-            f"{why}. Unset PYSPARK_PYTHON, or set it to a Python {platform.python_version()} with the packages of Hindcast; "
-            "readers see nothing of this replay"
+            f"{why}. Unset PYSPARK_PYTHON, or set it to a Python {platform.python_version()} with the packages of "
+            "Hindcast; readers see nothing of this replay"
         )
     if kind.startswith(_OF_SPARK) and (problem := disk_problem_in(text)):
         return StoreError(f"Spark could not write: {problem}. Readers see nothing of this replay")
