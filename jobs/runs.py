@@ -20,6 +20,8 @@ LogFields: TypeAlias = Sequence[Mapping[str, Any]]
 
 NO_ID = "0" * 8
 """Stands for a column that the files know by its name (`LogCoordinates.columns`)."""
+FORMERLY = "|"
+"""What follows it are the columns that names were before column mapping was removed (`LogCoordinates.columns`)."""
 LISTED = "parquet-"
 """The id of a directory of Parquet files begins with this text."""
 
@@ -109,6 +111,7 @@ class LogCoordinates:
 
     `columns` tells which columns of the files have the names of the log's columns, as hashes
     (`LogVersion.column_hashes`): eight digits of the name and eight of the column, NO_ID in a log that maps no names.
+    If column mapping was removed since an earlier reading, FORMERLY follows, and the columns that the names were there.
     It is empty in old ledgers.
     """
 
@@ -128,15 +131,12 @@ class LogCoordinates:
     columns: str = field(default="", compare=False)
 
     def has_other_column(self, now: "LogCoordinates") -> bool:
-        """Return whether a name is that of another column now: it was renamed, or dropped and added again.
-
-        A log that maps its columns no more has rewritten its files with the names that the columns had then.
-        """
+        """Return whether a name is that of another column now: it was renamed, or dropped and added again."""
         return self.columns != now.columns and _is_other(self.columns, now.columns)
 
     def keeps_columns(self, now: "LogCoordinates") -> bool:
         """Return whether each name is still that of its column."""
-        return {*_hash_pairs(self.columns)} <= {*_hash_pairs(now.columns)}
+        return {*known_pairs(self.columns)} <= {*known_pairs(now.columns)}
 
     @property
     def is_listed(self) -> bool:
@@ -157,14 +157,21 @@ class LogCoordinates:
 @lru_cache(maxsize=16)
 def _is_other(then: str, now: str) -> bool:
     new: dict[str, set[str]] = {}  # two names may have the same hash
-    for name, own in _hash_pairs(now):
+    for name, own in known_pairs(now):
         new.setdefault(name, set()).add(own)
-    pairs = ((name, name if own == NO_ID else own) for name, own in _hash_pairs(then))
+    pairs = ((name, name if own == NO_ID else own) for name, own in known_pairs(then))
     return any(new.get(name, {NO_ID}).isdisjoint({own, NO_ID}) for name, own in pairs)
 
 
-def _hash_pairs(columns: str) -> Iterator[tuple[str, str]]:
+def hash_pairs(columns: str) -> Iterator[tuple[str, str]]:
+    """Yield the hash of each name of `columns`, and that of its column in the files."""
+    columns = columns.partition(FORMERLY)[0]
     return ((columns[first : first + 8], columns[first + 8 : first + 16]) for first in range(0, len(columns), 16))
+
+
+def known_pairs(columns: str) -> Iterator[tuple[str, str]]:
+    """Yield the hash of each name of `columns`, and that of the column that it was at first."""
+    return hash_pairs(columns.rpartition(FORMERLY)[2])
 
 
 def told_records(logs: Collection[LogCoordinates]) -> str:

@@ -210,10 +210,10 @@ def mapped_names(fields: Iterable[Mapping[str, Any]], configuration: Mapping[str
     return {own["name"]: own.get("metadata", {}).get(PHYSICAL_NAME) for own in fields} if is_mapped else {}
 
 
-def mapped_columns(metadata: Mapping[str, Any]) -> str:
-    """Return the `columns` of `LogCoordinates` of a table with this metadata; empty if it maps no names."""
+def columns_of(metadata: Mapping[str, Any]) -> str:
+    """Return the `columns` of `LogCoordinates` of a table with this metadata."""
     mode = (metadata.get("configuration") or {}).get(_MAPPING_MODE)
-    return column_hashes(_schema(metadata["schemaString"], mode)["fields"], has_ids=True) if mode in _MAPPED else ""
+    return column_hashes(_schema(metadata["schemaString"], mode)["fields"], has_ids=mode in _MAPPED)
 
 
 def _schema(text: str, mode: str | None) -> Any:  # noqa: ANN401 - JSON

@@ -12,7 +12,7 @@ from jobs.lake.commit_history import FEW_COMMITS, CommitHistory, newest_data_ms
 from jobs.lake.covered_files import CoveredFile
 from jobs.lake.damage import log_errors
 from jobs.lake.known_log import KnownLog, covered_files, refuse_replaced
-from jobs.lake.log_coordinates import SliceFiles, former_columns, known_history, known_since, slice_commits
+from jobs.lake.log_coordinates import SliceFiles, followed_columns, known_history, known_since, slice_commits
 from jobs.lake.log_cut import Cut
 from jobs.lake.log_files import LogFiles, place_of
 from jobs.lake.log_version import NO_COMMITS, LogPlace, LogVersion
@@ -237,9 +237,7 @@ def pin_log(
         data_ms=sliced.data_ms,
         unknown=frozenset(sliced.unknown),
         history=history,
-        _coordinates=by_slice.coordinates(
-            nothing, commits, columns=former_columns(history, known, table_id=log.table_id)
-        ),
+        _coordinates=by_slice.coordinates(nothing, commits, columns=followed_columns(history, known, log=log)),
         _known=known,
         slicing=slicing,
         table=log,

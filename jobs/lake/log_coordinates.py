@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import accumulate, chain
 
 from jobs.lake.commit_history import CommitHistory, read_history
@@ -13,7 +14,7 @@ from jobs.lake.pinned_files import PinnedFile
 from jobs.lake.rewrites import removed_records
 from jobs.lake.slicing import Slicing
 from jobs.pipeline.look_back import LookBack
-from jobs.runs import LogCoordinates
+from jobs.runs import FORMERLY, NO_ID, LogCoordinates, hash_pairs, known_pairs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +59,7 @@ class SliceFiles:
         """Return the coordinates of each slice. The first slice has the digests of the files of `_delta_log`.
 
         `shared` are those of a slice without files, `commits` those that added records to each slice, and `columns`
-        those of slices to which the columns of `shared` do not apply.
+        those of slices that a reading has seen.
         """
         records = {slice_id: sum(file.records or 0 for file in own) for slice_id, own in self.of.items()}
         first = self.back.slices[0].slice_id if self.back.slices else None
@@ -150,15 +151,36 @@ def _commits_before(known: KnownLog, log: LogVersion) -> dict[str, set[int]]:
     return {slice_id: {commit for place in places for commit in place.commits} for slice_id, places in same.items()}
 
 
-def former_columns(history: CommitHistory, known: KnownLog, *, table_id: str) -> dict[str, str]:
-    """Return slice -> the columns with which it is compared, if column mapping was removed after it was seen.
+def followed_columns(history: CommitHistory, known: KnownLog, *, log: LogVersion) -> dict[str, str]:
+    """Return slice -> its columns now, followed since a reading has seen it last.
 
-    The commit that removes the mapping writes all files again, with the names that the columns have then.
+    A commit that removes column mapping writes all files again, with the names that the columns have then. So the names
+    do not tell which columns they were before, also if they are mapped again later.
     """
-    versions = {
-        name: [place.version for place in own if place.table_id == table_id] for name, own in known.seen.items()
-    }
-    return {name: history.last_mapped for name, own in versions.items() if own and max(own) < history.unmapped}
+    followed = {}
+    for name, places in known.seen.items():
+        own = [place for place in places if place.table_id == log.table_id and place.version <= log.version]
+        if own:
+            then = max(own, key=lambda place: place.version)
+            changes = (columns for version, columns in history.columns.items() if version > then.version)
+            followed[name] = _followed(then.columns, (*changes, log.column_hashes))
+    return followed
+
+
+@lru_cache(maxsize=16)
+def _followed(then: str, later: tuple[str, ...]) -> str:
+    """Return the last columns of `later`, of versions after `then`, with those that their names were before."""
+    named, known = dict(hash_pairs(then)), dict(known_pairs(then))
+    for columns in later:
+        own = dict(hash_pairs(columns))
+        if NO_ID in own.values():
+            known = {name: known.get(name, NO_ID) for name in own}
+        else:
+            former = {name if column == NO_ID else column: known[name] for name, column in named.items()}
+            former = {column: before for column, before in former.items() if before != NO_ID}
+            known = {name: former.get(column, column) for name, column in own.items()}
+        named = own
+    return later[-1] if known == named else later[-1] + FORMERLY + "".join(chain.from_iterable(known.items()))
 
 
 def slice_commits(

@@ -14,6 +14,7 @@ from jobs.lake.log_match import Match, compare_coordinates, match_input, other_l
 from jobs.ledger.events import coordinates_of
 from jobs.planning.assessing import assess, restate_rule
 from jobs.planning.changed_slices import look_at_log
+from jobs.publishing.decisions import rollback
 from jobs.runs import NO_ID, LogCoordinates, Sighting
 from tests.support.delta_logs import commits_of, rename_columns
 from tests.support.log_shop import DAYS, SCHEMA, LogShop, Row, records
@@ -77,13 +78,37 @@ def test_a_name_of_another_column_is_told_after_column_mapping_was_removed(
     assert shop.changed() == {DAYS[2]: Match.CHANGED}, "the commits since the first run are read again"
 
 
+def test_columns_are_followed_from_one_mapping_to_the_next(tmp_path: Path) -> None:
+    """Defect: after two names were swapped, and column mapping was removed and added again, the slices were *current*.
+
+    So they were after a rollback to a run from before, if another run had been seen since the mapping was removed.
+    """
+    shop = LogShop(tmp_path)
+    for day in range(3):
+        shop.put(_rows(10 * day, day), WIDER)
+    rename_columns(shop.log, NAMES, after=3)
+    shop.run()
+    rename_columns(shop.log, NAMES | {"v": "w", "w": "v"}, after=4)
+    _remove_mapping(shop.log, NAMES | {"v": "w", "w": "v"})
+    rename_columns(shop.log, NAMES, after=6)
+    assert shop.changed() == dict.fromkeys(DAYS, Match.CHANGED)
+    assert shop.run().is_published
+    assert shop.changed() == {}
+    _remove_mapping(shop.log, NAMES)
+    assert shop.changed() == {}
+    newest = max(past.seq for past in shop.work.ledger.view().publications)
+    rollback(shop.work, newest, reason="as before", who="ann")
+    assert shop.changed() == dict.fromkeys(DAYS, Match.CHANGED)
+
+
 def _remove_mapping(log: Path, names: dict[str, str]) -> None:
     """Write all files of a log again, as `delta.columnMapping.mode = none` does."""
     actions = [entry for commit in commits_of(log) for entry in json_lines(commit.read_bytes())]
     plain = {"metaData": next(entry["metaData"] for entry in actions if "metaData" in entry)}
     entries = [{"commitInfo": {"operation": "REMOVE COLUMN MAPPING"}}, plain]
-    for old in (entry["add"] for entry in actions if "add" in entry):
-        path = old["path"].replace("part-", "new-")
+    gone = {entry["remove"]["path"] for entry in actions if "remove" in entry}
+    for old in (entry["add"] for entry in actions if "add" in entry and entry["add"]["path"] not in gone):
+        path = f"{old['path']}.{len(entries)}.parquet"
         table = pq.read_table(log / old["path"], partitioning=None)
         pq.write_table(table.rename_columns([names[name] for name in table.column_names]), log / path)
         new = {**old, "path": path, "size": (log / path).stat().st_size, "dataChange": False}
