@@ -140,7 +140,22 @@ def regex(value: Any) -> Problem:  # noqa: ANN401 -- any JSON value
             re.compile(value)
         except (re.error, OverflowError, ValueError) as error:
             return f"is not a regular expression: {error}"
-    return problem or _unlike_re2(value, repr(sre_parser.parse(value)))
+    return problem or _unlike_re2(value, syntax_tree(value))
+
+
+def syntax_tree(value: str) -> str:
+    """Return Python's syntax tree of a regular expression as text, in which the names of its parts are found."""
+    return repr(sre_parser.parse(value))
+
+
+def is_only_python(value: str, tree: str) -> bool:
+    """Return whether pandas asks Python alone about an expression with this syntax tree."""
+    return bool(_ONLY_PYTHON.search(tree) or _ONLY_PYTHON_ESCAPES & {*_ESCAPED.findall(value)})
+
+
+def spelled_for_re2(value: str) -> str:
+    r"""Return an expression as pandas writes it for RE2: the end of the text is `\z` there."""
+    return _ESCAPED.sub(lambda part: r"\z" if part[0] == r"\Z" else part[0], value)
 
 
 def _read_otherwise(value: str) -> Problem:
@@ -155,15 +170,12 @@ def _unlike_re2(value: str, tree: str) -> Problem:
     """Refuse what RE2 refuses, if Great Expectations may ask it."""
     if "AT_NON_BOUNDARY" in tree:
         return r"has \B, which RE2 finds in an empty text and Python does not; write the characters"
-    is_only_python = _ONLY_PYTHON.search(tree) or _ONLY_PYTHON_ESCAPES & {*_ESCAPED.findall(value)}
-    return None if is_only_python else _refused_by_re2(value)
+    return None if is_only_python(value, tree) else _refused_by_re2(value)
 
 
 def _refused_by_re2(value: str) -> Problem:
-    # pandas writes \z, as RE2 does.
-    of_re2 = _ESCAPED.sub(lambda part: r"\z" if part[0] == r"\Z" else part[0], value)
     try:
-        pc.match_substring_regex(pa.nulls(1, pa.string()), of_re2)
+        pc.match_substring_regex(pa.nulls(1, pa.string()), spelled_for_re2(value))
     except ValueError as error:
         reason = str(error).removeprefix("Invalid regular expression: ")
         return f"is refused by RE2, which Great Expectations asks about most texts: {reason}"

@@ -55,7 +55,7 @@ class SlicedTable(Protocol):
 class SuiteChecks:
     """The checks of a suite over many slices. The compiled ones are computed when the object is made.
 
-    `asks` tells whether Great Expectations has checks to run. If it has, a thread has begun to import it.
+    If Great Expectations has checks to run, a thread has begun to import it then.
     """
 
     def __init__(self, suite: Suite, table: SlicedTable, *, confirm: Confirm = "none") -> None:
@@ -63,8 +63,7 @@ class SuiteChecks:
         self._suite, self._table = suite, table
         self._compiled = _compiled_outcomes(suite, table)
         self._asked = [_to_ask(suite, outcomes, confirm) for outcomes in self._compiled]
-        self.asks = any(self._asked)
-        if self.asks:
+        if any(self._asked):
             from expectations.runner import begin_import
 
             begin_import()

@@ -25,7 +25,7 @@ from expectations.compiled.aggregates import (
 from expectations.compiled.columns import COMPARED, NUMERIC, Flags, Kind, Rows, flags, kind_of
 from expectations.compiled.conditions import Kinds, Mask, compile_condition, is_number, members, not_all_null, not_null
 from expectations.compiled.measures import Measure
-from expectations.compiled.regexes import translate
+from expectations.compiled.regexes import regex_of
 from expectations.compiled.row_checks import (
     Demand,
     RowCheck,
@@ -219,7 +219,7 @@ class _Compiler:
 
     def _regexes(self) -> Measure | None:
         patterns = self.kwargs.get("regex_list") or [self.kwargs["regex"]]
-        regexes = [regex for regex in map(translate, patterns) if regex is not None]
+        regexes = [regex for regex in map(regex_of, patterns) if regex is not None]
         if len(regexes) < len(patterns):
             return None
         join: Any = np.logical_and if self.kwargs.get("match_on") == "all" else np.logical_or
@@ -229,11 +229,7 @@ class _Compiler:
             matches: Flags = join.reduce([regex.matches(rows.column(name).array) for regex in regexes])
             return np.asarray(matches == is_wanted)
 
-        def doubtful(rows: Rows) -> Flags:
-            return np.asarray(np.logical_or.reduce([regex.doubtful(rows.column(name).array) for regex in regexes]))
-
-        is_doubted = any(regex.ascii_only or regex.single_line_only for regex in regexes)
-        return self._rows(expected, considered=not_null(self.names), doubtful=doubtful if is_doubted else None)
+        return self._rows(expected, considered=not_null(self.names))
 
     # --- several columns ---------------------------------------------------------------------------------------------
 

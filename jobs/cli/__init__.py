@@ -2,7 +2,7 @@
 
 import gc
 import sys
-from types import ModuleType
+from types import ModuleType, TracebackType
 from typing import Final
 
 # A command imports 80,000 objects that live to its end. With Python's default threshold, the collector would visit them
@@ -16,3 +16,12 @@ The search reads the metadata of all installed packages (3 % of the time of a sh
 """
 NO_PLUGINS.__dict__["get_plugins"] = tuple
 sys.modules.setdefault(NO_PLUGINS.__name__, NO_PLUGINS)
+
+
+def _interrupted_quietly(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Print nothing if a command is interrupted while its modules are imported, before it handles errors."""
+    if not issubclass(kind, KeyboardInterrupt):
+        sys.__excepthook__(kind, error, trace)
+
+
+sys.excepthook = _interrupted_quietly

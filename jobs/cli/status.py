@@ -10,12 +10,13 @@ import click
 
 from jobs.cli import options
 from jobs.folding import Stretch, fold, spans
+from jobs.lake.delta_tables import is_delta
 from jobs.lake.lake import Lake
 from jobs.ledger.publications import standing
 from jobs.ledger.run_projection import briefs_among, failing_in_sight
 from jobs.ledger.tally import in_words, tally
 from jobs.ledger.view import LedgerView, Request
-from jobs.pipeline.files import SUFFIXES
+from jobs.pipeline.files import SUFFIXES, pipeline_files
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import show_instant, show_ms, slice_grid
 from jobs.plain_text import counted
@@ -61,7 +62,8 @@ def status_command(*, pipeline_name: str | None, is_watched: bool, as_json: bool
     slices that have changed since, and what becomes of them.
 
     Without PIPELINE, the command prints all pipelines of the pipelines directory. A file that cannot be read is printed
-    with its error. A ledger that cannot be read is printed with its error, too, and the exit status is 1.
+    with its error. A ledger that cannot be read is printed with its error, too, and the exit status is 1. A pipeline of
+    the lake without a file is named, because its schedule has ended with the file.
     """
     files = places.chosen(pipeline_name)
     if is_watched:
@@ -76,14 +78,26 @@ def status_command(*, pipeline_name: str | None, is_watched: bool, as_json: bool
                 raise
             broken.append({"pipeline": pipeline.name, "error": str(error)})  # the others are still shown (law L10)
             status = options.REFUSED
+    without_file = _without_file(places, chosen=pipeline_name)
     if as_json:
-        options.print_json({"pipelines": states, "broken": broken})
+        options.print_json({"pipelines": states, "broken": broken, "without_file": without_file})
         return status
     for state in states:
         _show_state(state)
-    for broken_file in broken:
-        options.say(f"{broken_file['pipeline']}: broken: {broken_file['error']}")
+    missing = f"has a ledger in the lake, and no file in {places.pipelines}, so nothing replays it"
+    options.say(
+        *(f"{broken_file['pipeline']}: broken: {broken_file['error']}" for broken_file in broken),
+        *(f"{name}: {missing}" for name in without_file),
+    )
     return status
+
+
+def _without_file(places: options.Places, *, chosen: str | None) -> list[str]:
+    """Return the pipelines that have a ledger in the lake, and no file; none if one pipeline is chosen."""
+    if chosen is not None:
+        return []
+    names = {path.stem for path in pipeline_files(places.pipelines)}
+    return [name for name in places.lake.pipelines() if name not in names and is_delta(places.lake.ledger(name))]
 
 
 def _state(work: RequestContext) -> dict[str, Any]:

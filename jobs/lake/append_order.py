@@ -16,6 +16,7 @@ from jobs.lake.log_files import Entry, LogFiles, is_whole_uri, place_of
 from jobs.lake.log_version import DataFile, LogVersion
 from jobs.lake.pinned_files import AppendPlace, PinnedFile
 from jobs.lake.row_tracking import (
+    REWRITES,
     ROW_TRACKING,
     RowPlace,
     append_versions,
@@ -34,8 +35,6 @@ READERS: Final = 4
 _FIRST_BACKFILL: Final = 2
 """The lowest version of a backfill: a commit with records and one that changes the protocol come before it."""
 _BACKFILL: Final = "ROW TRACKING BACKFILL"
-_COPIES: Final = frozenset({"DELETE", "UPDATE"})
-"""Operations that write the records that they leave into new files."""
 _ADVICE: Final = (
     "Name in `log.order` the columns that order the records of a slice, or append the records in their order to a new "
     "table that has delta.enableRowTracking = true from its creation (docs/reference/logs.md)"
@@ -128,7 +127,7 @@ def _with_ids(file: PinnedFile, ids: RowPlace | None) -> PinnedFile:
 class _NewIds:
     """A log that was created with row tracking, and may have given new ids to records that other commits appended.
 
-    OPTIMIZE, DELETE and UPDATE store no ids while row tracking is switched off (ALTER TABLE), and a table that has
+    OPTIMIZE, DELETE, UPDATE and MERGE store no ids while row tracking is switched off (ALTER TABLE). A table that has
     dropped the feature gives new ids to all files when row tracking is switched on again.
     """
 
@@ -142,7 +141,8 @@ class _NewIds:
             version = -1 if file.appended is None else file.appended.commit
             place = place_of(self.files.root, file.path)
             origin = self._origins(version).get(place)
-            if origin is None or (origin.add.get("dataChange", True) and origin.operation not in _COPIES):
+            is_copy = origin is not None and origin.is_rewrite and origin.operation in REWRITES
+            if origin is None or (origin.add.get("dataChange", True) and not is_copy):
                 continue
             if append_versions(self.log, self.files, place, own=version) is None:
                 raise _unknown(

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from jobs.lake.delta_log import mapped_columns
 from jobs.lake.file_origins import operation_of
 from jobs.lake.log_files import Entry, LogFiles, written_ms
 from jobs.lake.log_version import LogVersion
@@ -112,13 +113,16 @@ class _Action:
 class CommitHistory:
     """What the commits `since..version` did, by group (`Slicing.groups`).
 
-    `read` is the number of commits that were read.
+    `read` is the number of commits that were read. If one of them removed column mapping, it is `unmapped`, and
+    `last_mapped` are the columns of the version before (as `columns` of `LogCoordinates`).
     """
 
     since: int
     version: int
     groups: Mapping[str | None, GroupHistory]
     read: int
+    unmapped: int = -1
+    last_mapped: str = ""
 
     @property
     def is_broken(self) -> bool:
@@ -173,7 +177,26 @@ def read_history(
     if first > log.version and log.version in files.commits:
         # deltalake reads an empty newest commit file as a version without changes. Reading its actions refuses it.
         _actions(files.entries(log.version), groups, version=log.version)
-    return CommitHistory(since=since, version=log.version, groups=histories, read=log.version + 1 - first)
+    unmapped, last_mapped = (-1, "") if log.is_mapped else _removed_mapping(files, range(first, log.version + 1))
+    return CommitHistory(
+        since=since, version=log.version, groups=histories, read=log.version + 1 - first, unmapped=unmapped,
+        last_mapped=last_mapped,
+    )  # fmt: skip
+
+
+def _removed_mapping(files: LogFiles, versions: range) -> tuple[int, str]:
+    """Return the commit that removed column mapping, and the mapped columns before it; (-1, "") if none did.
+
+    Without a commit among these that changed the columns before it, they are those that earlier readers have seen.
+    """
+    last = ""
+    unmapped = -1, ""
+    for version in versions:
+        for metadata in (entry["metaData"] for entry in files.entries(version) if "metaData" in entry):
+            columns = mapped_columns(metadata)
+            unmapped = (version, last) if last and not columns else unmapped
+            last = columns
+    return unmapped
 
 
 def newest_data_ms(files: LogFiles, version: int) -> int | None:

@@ -20,7 +20,7 @@ from jobs.lake.covered_files import StoredDigests
 from jobs.lake.damage import log_errors
 from jobs.lake.delta_tables import is_newest, open_delta, open_newest
 from jobs.lake.log_files import NO_DIGESTS, LogFiles, checkpoint_entries, list_log_files, place_of
-from jobs.lake.log_version import DataFile, DeletedRows, LogTip, LogVersion, commit_digest, no_bounds
+from jobs.lake.log_version import DataFile, DeletedRows, LogTip, LogVersion, column_hashes, commit_digest, no_bounds
 from jobs.storage import file_system, is_remote
 from windowlib.errors import LogError
 from windowlib.libraries import pa
@@ -179,7 +179,7 @@ def describe_log(uri: str, version: int | None = None) -> LogTable:
         metadata = table.metadata()
         configuration = dict(metadata.configuration)
         mode = configuration.get(_MAPPING_MODE)
-        schema = json.loads(table.schema().to_json(), object_hook=None if mode == "id" else _without_id)
+        schema = _schema(table.schema().to_json(), mode)
     fields = {field["name"]: field for field in schema["fields"]}
     names = mapped_names(fields.values(), configuration)
     unknown = sorted(name for name, physical in names.items() if physical is None)
@@ -208,6 +208,16 @@ def mapped_names(fields: Iterable[Mapping[str, Any]], configuration: Mapping[str
     """Return column -> its physical name in the schema, None if it has none there; empty if no columns are mapped."""
     is_mapped = configuration.get(_MAPPING_MODE) in _MAPPED
     return {own["name"]: own.get("metadata", {}).get(PHYSICAL_NAME) for own in fields} if is_mapped else {}
+
+
+def mapped_columns(metadata: Mapping[str, Any]) -> str:
+    """Return the `columns` of `LogCoordinates` of a table with this metadata; empty if it maps no names."""
+    mode = (metadata.get("configuration") or {}).get(_MAPPING_MODE)
+    return column_hashes(_schema(metadata["schemaString"], mode)["fields"], has_ids=True) if mode in _MAPPED else ""
+
+
+def _schema(text: str, mode: str | None) -> Any:  # noqa: ANN401 - JSON
+    return json.loads(text, object_hook=None if mode == "id" else _without_id)
 
 
 def _has_vectors(files: LogFiles) -> bool:

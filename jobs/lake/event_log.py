@@ -12,7 +12,7 @@ from jobs.lake.commit_history import FEW_COMMITS, CommitHistory, newest_data_ms
 from jobs.lake.covered_files import CoveredFile
 from jobs.lake.damage import log_errors
 from jobs.lake.known_log import KnownLog, covered_files, refuse_replaced
-from jobs.lake.log_coordinates import SliceFiles, known_history, known_since, slice_commits
+from jobs.lake.log_coordinates import SliceFiles, former_columns, known_history, known_since, slice_commits
 from jobs.lake.log_cut import Cut
 from jobs.lake.log_files import LogFiles, place_of
 from jobs.lake.log_version import NO_COMMITS, LogPlace, LogVersion
@@ -218,7 +218,7 @@ def pin_log(
     files = sliced.files
     by_slice = SliceFiles.grouped(files, back)
     history = known_history(log, slicing, log_files, digests=by_slice.own_digests(), known=known, few=few_commits)
-    commits = slice_commits(history, slicing, known=known, log=log, may_be_broken=may_be_changed)
+    commits = slice_commits(history, slicing, back=back, known=known, log=log, may_be_broken=may_be_changed)
     nothing = _without_files(log, history, log_files, since=known_since(log, history, log_files, known=known))
     if not may_be_changed:
         if order is not None:
@@ -237,7 +237,9 @@ def pin_log(
         data_ms=sliced.data_ms,
         unknown=frozenset(sliced.unknown),
         history=history,
-        _coordinates=by_slice.coordinates(nothing, commits),
+        _coordinates=by_slice.coordinates(
+            nothing, commits, columns=former_columns(history, known, table_id=log.table_id)
+        ),
         _known=known,
         slicing=slicing,
         table=log,

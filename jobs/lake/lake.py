@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 from jobs.pipeline.models.log import CREDENTIALS
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.plain_text import escaped, shortened, without_credentials
-from jobs.storage import canonical_uri, file_system, is_remote, is_s3, prepare_environment
+from jobs.storage import canonical_uri, file_system, is_remote, is_s3, names_in, prepare_environment
 from windowlib.errors import RequestError, SpecError
 from windowlib.libraries import pafs
 
@@ -169,6 +169,10 @@ class Lake:
 
     def ledger(self, pipeline: str) -> str:
         return self.table(pipeline, "ledger")
+
+    def pipelines(self) -> list[str]:
+        """Return the names of the directories that may be those of pipelines."""
+        return sorted(name for name in names_in(self.root) if _NAME.fullmatch(name))
 
     def scratch(self, pipeline: str, attempt_id: str) -> str:
         """Return the path or URI of the directory in which the tasks of an attempt leave rows for other tasks."""

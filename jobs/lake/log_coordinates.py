@@ -52,27 +52,30 @@ class SliceFiles:
     def own_digests(self) -> dict[str, str]:
         return {slice_.slice_id: self.digests[slice_.slice_id] for slice_ in self.back.slices}
 
-    def coordinates(self, shared: LogCoordinates, commits: Mapping[str, set[int]]) -> dict[str, LogCoordinates]:
+    def coordinates(
+        self, shared: LogCoordinates, commits: Mapping[str, set[int]], *, columns: Mapping[str, str]
+    ) -> dict[str, LogCoordinates]:
         """Return the coordinates of each slice. The first slice has the digests of the files of `_delta_log`.
 
-        `shared` are those of a slice without files, `commits` those that added records to each slice.
+        `shared` are those of a slice without files, `commits` those that added records to each slice, and `columns`
+        those of slices to which the columns of `shared` do not apply.
         """
         records = {slice_id: sum(file.records or 0 for file in own) for slice_id, own in self.of.items()}
         first = self.back.slices[0].slice_id if self.back.slices else None
-        in_order = [commits.get(slice_id, set()) for slice_id in self.of]
         totals = [0, *accumulate(records.values())]
         uncounted = {slice_id: sum(file.records is None for file in own) for slice_id, own in self.of.items()}
         without = [0, *accumulate(uncounted.values())]
         return {
             slice_id: replace(
                 shared,
-                commits=tuple(sorted(commits.get(slice_id, set()).union(*in_order[before.start : before.stop]))),
+                commits=tuple(sorted(commits[slice_id])),
                 files=sum(file.records != 0 for file in own),
                 records=records[slice_id],
                 earlier_records=totals[before.stop] - totals[before.start],
                 uncounted=uncounted[slice_id] + without[before.stop] - without[before.start],
                 bytes=sum(file.bytes for file in own),
                 digest=self.digests[slice_id],
+                columns=columns.get(slice_id, shared.columns),
                 log_digests=shared.log_digests if slice_id == first else "",
             )
             for slice_id, own in self.of.items()
@@ -147,24 +150,44 @@ def _commits_before(known: KnownLog, log: LogVersion) -> dict[str, set[int]]:
     return {slice_id: {commit for place in places for commit in place.commits} for slice_id, places in same.items()}
 
 
+def former_columns(history: CommitHistory, known: KnownLog, *, table_id: str) -> dict[str, str]:
+    """Return slice -> the columns with which it is compared, if column mapping was removed after it was seen.
+
+    The commit that removes the mapping writes all files again, with the names that the columns have then.
+    """
+    versions = {
+        name: [place.version for place in own if place.table_id == table_id] for name, own in known.seen.items()
+    }
+    return {name: history.last_mapped for name, own in versions.items() if own and max(own) < history.unmapped}
+
+
 def slice_commits(
-    history: CommitHistory, slicing: Slicing, *, known: KnownLog, log: LogVersion, may_be_broken: bool
+    history: CommitHistory, slicing: Slicing, *, back: LookBack, known: KnownLog, log: LogVersion, may_be_broken: bool
 ) -> dict[str, set[int]]:
-    """Return slice -> versions of the commits that changed its records, with those that were found before.
+    """Return slice -> versions of the commits that changed what its run reads, with those that were found before.
 
     Commits that change no data (OPTIMIZE, VACUUM, properties) are ignored. A change that a later RESTORE reverted is
     ignored, too.
     Raises LogError: a commit removed or changed records of a slice.
     """
-    commits = _commits_before(known, log)
+    new = {slice_.slice_id: set[int]() for slice_ in back.every}
     for version, rewrite in known.accepted_of(log.table_id).items():
         for name in rewrite.slices if version <= log.version else ():  # log retention may have removed the commit
-            commits.setdefault(name, set()).add(version)
+            new.setdefault(name, set()).add(version)
     for group, group_history in history.groups.items():
         slice_id = slicing.slice_of(group)
         if slice_id is None:
             continue
         if group_history.broken is not None and not may_be_broken:
             raise removed_records(log.uri, slice_id, group_history.broken, why_not_accepted=log.why_not_accepted)
-        commits.setdefault(slice_id, set()).update(group_history.commits)
-    return commits
+        new.setdefault(slice_id, set()).update(group_history.commits)
+    seen, ids = _commits_before(known, log), [slice_.slice_id for slice_ in back.every]
+    # What was seen of a slice covers those before it as well. A reader of the slice may not read these.
+    unread = {name: {commit for commit in commits if commit < history.since} for name, commits in seen.items()}
+    read = {name: ids[before.start : before.stop] for name in ids for before in [back.before(name)]}
+    return {
+        name: new[name].union(
+            seen.get(name, ()), *(part.get(other, ()) for other in read[name] for part in (new, unread))
+        )
+        for name in ids
+    }

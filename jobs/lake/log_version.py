@@ -160,8 +160,7 @@ class LogVersion(ABC):
     @cached_property
     def column_hashes(self) -> str:
         """The `columns` of `LogCoordinates`."""
-        pairs, has_ids = field_ids(identified_fields(self.fields)), bool(self.mapped or self.field_ids)
-        return "".join(f"{_short_hash(path)}{_short_hash(own) if has_ids else NO_ID}" for path, own in pairs)
+        return column_hashes(self.fields, has_ids=bool(self.mapped or self.field_ids))
 
     @property
     def is_mapped(self) -> bool:
@@ -225,6 +224,12 @@ class LogVersion(ABC):
         with log_errors(self.uri, "listing its files"):
             infos = system.get_file_info([place_of(root, path) for path in asked])
         return frozenset(path for path, info in zip(asked, infos, strict=True) if not info.is_file)
+
+
+def column_hashes(fields: Iterable[Mapping[str, Any]], *, has_ids: bool) -> str:
+    """Return the `columns` of `LogCoordinates` of a log with these fields; `has_ids`: it maps their names."""
+    pairs = field_ids(identified_fields(fields))
+    return "".join(f"{_short_hash(path)}{_short_hash(own) if has_ids else NO_ID}" for path, own in pairs)
 
 
 def _short_hash(text: str) -> str:

@@ -25,6 +25,9 @@ _APPENDED = (
 )  # fmt: skip
 _DOMAIN = "delta.rowTracking"
 _FEATURE = "rowTracking"
+_PRESERVED = "delta.rowTracking.preserved"
+REWRITES = frozenset({"DELETE", "UPDATE", "MERGE"})
+"""Operations that write the records that they leave into new files, besides those that they change."""
 
 
 class RowPlace(NamedTuple):
@@ -175,9 +178,15 @@ def append_versions(log: LogVersion, files: LogFiles, place: str, *, own: int) -
 
 
 def _copies(entries: Sequence[Entry]) -> bool:
-    """Return whether a commit only writes records again: none of them is new."""
-    is_delete = commit_info(entries).get("operation") == "DELETE"
-    return any(is_delete or not entry["add"].get("dataChange", True) for entry in entries if "add" in entry)
+    """Return whether a commit gives its version to records that other commits appended.
+
+    An UPDATE or a MERGE gives it to the changed records alone, if it keeps the versions of all others.
+    """
+    info = commit_info(entries)
+    keeps = (info.get("tags") or {}).get(_PRESERVED) == "true"
+    removes = any("remove" in entry for entry in entries)
+    is_copy = removes and (info.get("operation") == "DELETE" or (info.get("operation") in REWRITES and not keeps))
+    return any(is_copy or not entry["add"].get("dataChange", True) for entry in entries if "add" in entry)
 
 
 def _row_versions(log: LogVersion, place: str) -> Iterator[int]:

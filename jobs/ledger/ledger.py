@@ -106,7 +106,7 @@ class Ledger:
         return state.view(at)
 
     def write(self, decide: Decide) -> LedgerView:
-        """Append the events that `decide` returns, in one commit. If it returns none, write nothing.
+        """Append the events that `decide` returns, in one commit. If it returns none or raises, write nothing.
 
         `decide` gets the newest view and returns the events. An exception that it raises ends the write.
 
@@ -117,14 +117,13 @@ class Ledger:
             LedgerError: other writers won `LedgerLimits.attempts` races, or the table cannot be written.
             StoreError: the events are written, and the disk has not confirmed it.
         """
-        self._store.create()
         for attempt in range(self._limits.attempts):
             view = self.view()
             events = decide(view)
             if not events:
                 self._confirm()
                 return view
-            if self._append(events, version=view.version):
+            if not self._store.create() and self._append(events, version=view.version):
                 if (view.version + 1) % self._limits.compact_every == 0:
                     try:
                         self._compact()

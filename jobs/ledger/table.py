@@ -145,13 +145,16 @@ class LedgerTable:
         paths = actions["path"].to_pylist()
         return [path for path, seq in zip(paths, last, strict=True) if seq is None or seq > after]
 
-    def create(self) -> None:
-        """Create the table, which several processes may do at once. If it exists, renew its properties."""
+    def create(self) -> bool:
+        """Create the table, which several processes may do at once. If it exists, renew its properties.
+
+        Returns whether `refresh` has to be called before `append`: the table is not the one that it has read.
+        """
         from deltalake.exceptions import CommitFailedError
 
         waits_for_disk(self.uri)  # refuses a wrong setting before anything is committed
         if self._is_created:
-            return
+            return False
         with self._errors("created"):
             try:
                 if is_remote(self.uri):
@@ -164,6 +167,7 @@ class LedgerTable:
                 self._table = None  # another process has just done it
             else:
                 self._is_created = True
+        return self._table is None
 
     def _create(self) -> None:
         from deltalake import CommitProperties, DeltaTable

@@ -170,11 +170,13 @@ def check_range(
             f"{pipeline.log.slice.first}, last: {pipeline.log.slice.last}; the last slice is included); {HALF_OPEN}"
         )
     if to_ms > now_ms:
-        over, last_id = slice_at(grid, now_ms), slice_at(grid, to_ms - 1).slice_id
+        over_ms, last_id = slice_at(grid, now_ms).start_ms, slice_at(grid, to_ms - 1).slice_id
+        way_on = f"choose a range that ends at {show_ms(grid, over_ms)} or before ({HALF_OPEN})"
+        if first_ms is not None and first_ms >= over_ms:
+            way_on = "no slice from `log.slice.first` on is over"
         raise RequestError(
             f"{text} is not over yet: the time is {show_instant(now_ms)}, and slice {last_id} ends at "
-            f"{show_instant(to_ms)}; choose a range that ends at {show_ms(grid, over.start_ms)} or before "
-            f"({HALF_OPEN})"
+            f"{show_instant(to_ms)}; {way_on}"
         )
     _check_count(pipeline, from_ms, to_ms, most=most)
     return _walk(grid, from_ms, to_ms)

@@ -143,7 +143,6 @@ def _looked(work: RequestContext, view: LedgerView, tip: LogTip, *, seen: Mappin
     fresh = [view.runs[run_id] for slice_id, run_id in runs.items() if slice_id in newly]
     if base is None or touched is None or _is_restored(tip, base, runs=fresh):
         return _with(work, view, tip, runs=runs, suspects=[*map(view.slices.__getitem__, runs)], kept={})
-    accepted = {name for rewrite in view.accepted if rewrite.seq > base.seq for name in rewrite.rewrite.slices}
     is_moved = _is_moved(work, base)
     moved = _with_other_reach(work, view, {name: run for name, run in runs.items() if is_moved or name in newly})
     moved |= base.changed.keys() if is_moved else set()
@@ -160,7 +159,7 @@ def _looked(work: RequestContext, view: LedgerView, tip: LogTip, *, seen: Mappin
                 or touched.get(slice_id, -1) > read
             )
         else:
-            is_suspect = slice_id in touched or slice_id in accepted or _is_forgotten(tip, base.changed.get(slice_id))
+            is_suspect = slice_id in touched or _is_forgotten(tip, base.changed.get(slice_id))
         if is_suspect or slice_id in moved:
             suspects.append(view.slices[slice_id])
         elif slice_id in base.changed and slice_id not in newly:
@@ -219,15 +218,21 @@ def _is_restored(tip: LogTip, base: Look, *, runs: Sequence[StagedRun]) -> bool:
 def _touched(
     work: RequestContext, tip: LogTip, base: Look, *, view: LedgerView, published: Iterable[str]
 ) -> Mapping[str, int] | None:
-    """Return published slice -> the newest commit since a look that touched what its run reads; None: all may be."""
+    """Return published slice -> the newest commit since a look that touched what its run reads; None: all may be.
+
+    Commits that were accepted since count as well: the look may name them.
+    """
     uri, by = tip.files.uri, work.pipeline.log.slice
     touched = touched_since(tip, base.version, Cut(uri=uri, by=by, slices=()), names=base.names)
-    if not touched:
-        return None if touched is None else {}
+    accepted = [entry.rewrite for entry in view.accepted if entry.seq > base.seq]
+    if touched is None:
+        return None
+    if not touched and not accepted:
+        return {}
     slices = [view.slices[slice_id] for slice_id in published]
     back = look_back(work.pipeline, slices)
     cut = Cut(uri=uri, by=by, slices=back.every)
-    commits: dict[str, int] = {}
+    commits: dict[str, int] = {name: rewrite.version for rewrite in accepted for name in rewrite.slices}
     for span, commit in touched.items():
         for slice_ in overlapped(cut, span):
             commits[slice_.slice_id] = max(commit, commits.get(slice_.slice_id, -1))

@@ -160,6 +160,8 @@ def due_slices(work: RequestContext, view: LedgerView, until_ms: int, *, most: i
     Raises RequestError: there are more than `most` slices, and the log has records after these.
     """
     grid = slice_grid(work.pipeline)
+    if view.head is None and grid.first_ms is not None and grid.first_ms >= until_ms:
+        return ()  # also if the log does not exist yet
     first = next_from_first(grid, view.head.result.slice) if view.head else work.log_state(view, ()).beginning
     due: list[Slice] = []
     while first is not None and first.end_ms <= until_ms:

@@ -20,7 +20,6 @@ ledger and record in one compare-and-set, delete rows, and then read which files
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Final
 
 from jobs.durations import UNIT_MS
@@ -175,13 +174,10 @@ def clean_lake(work: RequestContext, *, older_than_ms: int, who: str, dry_run: b
     replaced = replaced_files(work, files, older_than_ms=older_than_ms)
     if not dry_run:
         files.remove(file.path for file in replaced)
-    with table_errors(partial(_unlisted, work.ledger.uri)):
+    problem = f"old snapshots of ledger {work.ledger.uri} cannot be removed"
+    with table_errors(lambda error: StoreError(f"{problem}: {error}")):
         snapshots = remove_old_snapshots(work.ledger.uri, dry_run=dry_run)
     return replace(leftovers, replaced=replaced, snapshots=snapshots)
-
-
-def _unlisted(uri: str, error: BaseException) -> StoreError:
-    return StoreError(f"old snapshots of ledger {uri} cannot be removed: {error}")
 
 
 def delete_removed(work: RequestContext, files: LakeFiles) -> None:

@@ -100,7 +100,9 @@ class _Projection:
         before, after = self.view.published_at(shows.seq), self.view.published
         changed = {slice_id for slice_id in {*before, *after} if before.get(slice_id) != after.get(slice_id)}
         try:
-            keys = {group.keys for view in (self._seen(before), self.view) for group in runs_by_keys(view)}
+            keys = {
+                group.keys for view in (replace(self.view, published=before), self.view) for group in runs_by_keys(view)
+            }
             if len(changed) > WHOLE_FROM * len({*before, *after}) or len(keys) > 1:
                 return None
             return self._part(changed, before, keys=next(iter(keys), ()))
@@ -124,9 +126,6 @@ class _Projection:
             slices = changed.union(affected.of_plain(self.plain)["slice_id"].to_pylist())
             others = affected.others(self.plain.dataset(slices).to_table())
         return slices, [fit(others, self.schema), fit(rows, self.schema)]
-
-    def _seen(self, published: dict[str, str]) -> LedgerView:
-        return replace(self.view, published=published)
 
 
 def fit(rows: pa.Table, schema: pa.Schema) -> pa.Table:

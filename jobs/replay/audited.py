@@ -118,7 +118,7 @@ def _run_rows(computed: Computed) -> ArrowSlices:
 def _committed(computed: Computed, table: str) -> CommittedSlices:
     pinned = computed.pinned
     return CommittedSlices(
-        pinned.uri(table),
+        uri=pinned.uri(table),
         attempt_id=pinned.order.attempt_id,
         columns=next(stored.stored_columns() for stored in pinned.tables.stored if stored.name == table),
         counts={run.slice.slice_id: computed.tallies.emitted(run.slice_no, table).count for run in computed.runs},

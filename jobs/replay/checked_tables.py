@@ -1,6 +1,7 @@
 """The tables that the checks of a chunk read: the rows of all its runs, by slice number."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -61,49 +62,38 @@ def _arrow_type(node: Node) -> pa.DataType:
         return pa.null()
 
 
+@dataclass(frozen=True, kw_only=True)
 class CommittedSlices:
     """A `SlicedTable` of the committed rows of an attempt, read from the files of the table batch by batch.
 
     Only the columns that checks read are read, and the memory does not depend on the number of rows. Great Expectations
     gets the rows of one slice as a DataFrame, with the columns of the checks that it runs.
+
+    `attempt_id` wrote the rows. `columns` are those of the table by the spec of the attempt; the stored table may have
+    those of others. `counts` maps a slice to the number of its rows, in the order of the slice numbers. Batches are put
+    together up to `batch_rows`.
     """
 
-    def __init__(
-        self,
-        uri: str,
-        *,
-        attempt_id: str,
-        columns: Collection[str],
-        counts: Mapping[str, int],
-        batch_rows: int = BATCH_ROWS,
-    ) -> None:
-        """Describe the rows; nothing is read.
-
-        `attempt_id` wrote the rows. `columns` are those of the table by the spec of the attempt; the stored table may
-        have those of others. `counts` maps a slice to the number of its rows, in the order of the slice numbers.
-        Batches are put together up to `batch_rows`.
-        """
-        self._uri = uri
-        self._attempt_id = attempt_id
-        self._columns = columns
-        self._counts = counts
-        self._slice_ids = tuple(counts)
-        self._batch_rows = batch_rows
+    uri: str
+    attempt_id: str
+    columns: Collection[str]
+    counts: Mapping[str, int]
+    batch_rows: int = BATCH_ROWS
 
     @property
     def slice_count(self) -> int:
-        return len(self._slice_ids)
+        return len(self.counts)
 
     @property
     def schema(self) -> pa.Schema:
         """The columns of the spec with their stored types, in the order of the spec; none without a stored table."""
         stored = self._dataset.schema if self._dataset is not None else pa.schema([])
-        return pa.schema([stored.field(name) for name in self._columns if name in stored.names])
+        return pa.schema([stored.field(name) for name in self.columns if name in stored.names])
 
     @cached_property
     def _dataset(self) -> "pads.Dataset | None":
-        attempts = [(slice_id, self._attempt_id) for slice_id in self._slice_ids]
-        with attempts_dataset(self._uri, attempts) as dataset:
+        attempts = [(slice_id, self.attempt_id) for slice_id in self.counts]
+        with attempts_dataset(self.uri, attempts) as dataset:
             return dataset
 
     def batches(self, columns: Sequence[str]) -> Iterator[tuple[npt.NDArray[np.int64], pa.RecordBatch]]:
@@ -111,16 +101,16 @@ class CommittedSlices:
 
         Raises StoreError: a file cannot be read; the message names it.
         """
-        if self._dataset is None or not any(self._counts.values()):
+        if self._dataset is None or not any(self.counts.values()):
             return
-        ids = pa.array(self._slice_ids, pa.string())
+        ids = pa.array([*self.counts], pa.string())
         read = [*columns, *({"slice_id"} - {*columns})]
-        with reading(self._uri):
+        with reading(self.uri):
             scanned = self._dataset.to_batches(
-                columns=read, batch_size=self._batch_rows, batch_readahead=2, fragment_readahead=2
+                columns=read, batch_size=self.batch_rows, batch_readahead=2, fragment_readahead=2
             )
             rows = (batch for batch in scanned if batch.num_rows)
-            for group in groups_of(rows, lambda batch: batch.num_rows, self._batch_rows):
+            for group in groups_of(rows, lambda batch: batch.num_rows, self.batch_rows):
                 batch = pa.concat_batches(group)
                 numbers = pc.index_in(batch.column("slice_id").cast(pa.string()), ids)
                 yield numbers.to_numpy(zero_copy_only=False).astype(np.int64), batch.select(list(columns))
@@ -130,5 +120,5 @@ class CommittedSlices:
 
         Raises StoreError: a file cannot be read; the message names it.
         """
-        rows = read_attempts(self._uri, [(self._slice_ids[number], self._attempt_id)], columns)
+        rows = read_attempts(self.uri, [([*self.counts][number], self.attempt_id)], columns)
         return to_pandas(rows, exact=exact)

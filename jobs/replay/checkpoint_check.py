@@ -6,10 +6,8 @@ the driver does that as well, before the tasks start.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from jobs.lake.damage import data_files, data_problem
 from jobs.lake.store import read_attempts, read_each_attempt
 from jobs.lake.table_files import Attempt
 from jobs.reading.id_sums import removed_ids
@@ -17,7 +15,7 @@ from jobs.reading.stored_rows import CONTENT_ROWS, Finding, Stored, file_of
 from jobs.replay.chunk.tallies import Sums, state_fingerprint
 from jobs.runs import CheckpointRef
 from windowlib.columnar.restored import BEFORE, DAMAGED, RESTORED
-from windowlib.errors import CheckpointError, HindcastError, StoreError
+from windowlib.errors import CheckpointError, StoreError
 from windowlib.libraries import pa
 from windowlib.records import tables
 from windowlib.records.row_ids import IdSum
@@ -91,25 +89,6 @@ class CheckpointCheck:
                     f"the tasks restored {restored.count:,} rows of {name}, and {ids.count:,} are stored, or their "
                     f"content has changed since{self._named(name)}"
                 )
-
-    @contextmanager
-    def restoring(self) -> Iterator[None]:
-        """Replace Spark's error about an unreadable file of the checkpoint by one paragraph.
-
-        Raises CheckpointError: a file of the checkpoint cannot be read.
-        """
-        try:
-            yield
-        except HindcastError:
-            raise
-        except Exception as error:
-            for name in (*tables.CHECKPOINT_TABLES, tables.STATE_REMOVALS):
-                for path in data_files(self.uri_of(name)):
-                    is_own = any(f"attempt_id={attempt_id}" in str(path) for _, attempt_id in self.before.attempts)
-                    why = data_problem(path) if is_own else None
-                    if why is not None:
-                        raise self._error(f"file {path} of table {name} cannot be read: {why}") from error
-            raise
 
     def check_table(self, table: Table) -> Mapping[Attempt, IdSum]:
         """Check the rows of one table; return the sum of their ids for each part of the checkpoint.

@@ -149,8 +149,7 @@ class CommittedRows:
     _kept: "dict[str, pa.Table]" = field(default_factory=dict)
     _sums: dict[SumQuery, dict[Key, IdSum]] = field(default_factory=dict)
 
-    def keep(self) -> None:
-        """Read the audited rows of small tables."""
+    def __post_init__(self) -> None:
         for name, count in self.counts.items():
             if count <= self.kept_rows:
                 self._kept[name] = read_attempts(self.table_uri(name), self.own)

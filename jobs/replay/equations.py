@@ -112,7 +112,7 @@ class Audit:
         for (_, equation, table), ids in tallied.items():
             if equation == "rows":
                 counts[table] = counts.get(table, 0) + ids.count
-        committed = CommittedRows(
+        return CommittedRows(
             table_uri=self.table_uri,
             own=self._attempts(),
             counts=counts,
@@ -121,8 +121,6 @@ class Audit:
             rows_per_task=self.rows_per_task,
             rows_per_batch=self.rows_per_batch,
         )
-        committed.keep()
-        return committed
 
     def _tallies(self) -> Tallies:
         columns = ("slice_id", "equation", "term", "record_count", "id_xor", "id_sum")

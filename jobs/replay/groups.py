@@ -11,15 +11,15 @@ ARRAY_BYTES: Final = 1 << 30
 """Rows are put together up to so many bytes, because an array of texts in Arrow has at most 2 GB."""
 
 
-def groups_of(items: Iterable[Item], size: Callable[[Item], int], most: int) -> Iterator[tuple[Item, ...]]:
+def groups_of(items: Iterable[Item], size: Callable[[Item], float], most: float) -> Iterator[tuple[Item, ...]]:
     """Yield consecutive items in groups: together their sizes are at most `most`, unless one item is larger alone."""
     group: list[Item] = []
-    total = 0
+    total = 0.0
     for item in items:
         own = size(item)
         if group and total + own > most:
             yield tuple(group)
-            group, total = [], 0
+            group, total = [], 0.0
         group.append(item)
         total += own
     if group:

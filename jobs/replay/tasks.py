@@ -7,11 +7,12 @@ An operator runs records in Python, one thread at a time.
 """
 
 import gc
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from jobs.replay.process_memory import giving_memory_back
 from jobs.replay.stage_times import counting
@@ -26,35 +27,35 @@ Argument = TypeVar("Argument")
 Result = TypeVar("Result")
 
 
-class Tasks(Protocol):
+class Tasks(ABC):
     """Runs tasks."""
 
     @property
+    @abstractmethod
     def shares_files(self) -> bool:
         """Whether all tasks see the files of this machine."""
-        ...
 
     @property
+    @abstractmethod
     def cores(self) -> int:
         """About how many tasks run at the same time, at least 1."""
-        ...
 
+    @abstractmethod
     def run(self, function: Callable[[Argument], Result], arguments: Sequence[Argument]) -> list[Result]:
         """Return the results of a function, one task per argument, in order.
 
         Raises:
             HindcastError: the first error of ours that a task raised. Other exceptions come as they are, or as Spark's.
         """
-        ...
 
     @property
     def sharers(self) -> int:
         """About how many tasks of `share` run at the same time, at least 1."""
-        ...
+        return self.cores
 
     def share(self, function: Callable[[Argument], Result], arguments: Sequence[Argument]) -> list[Result]:
         """Do the same as `run` with a function that may run in threads: its time is that of Arrow and numpy."""
-        ...
+        return self.run(function, arguments)
 
 
 def tasks_of(session: LazySession, *, threads: int, may_read: Sequence[str] = ()) -> Tasks:
@@ -67,7 +68,7 @@ def tasks_of(session: LazySession, *, threads: int, may_read: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class SparkTasks:
+class SparkTasks(Tasks):
     """Tasks in the workers of Spark."""
 
     context: "SparkContext"
@@ -105,15 +106,6 @@ class SparkTasks:
             results.append(outcome)
         return results
 
-    @property
-    def sharers(self) -> int:
-        """The cores of the executors that Spark has now."""
-        return self.cores
-
-    def share(self, function: Callable[[Argument], Result], arguments: Sequence[Argument]) -> list[Result]:
-        """Return the results of one Spark job, as `run` does."""
-        return self.run(function, arguments)
-
 
 def _active_tasks(context: "SparkContext") -> tuple[int, int]:
     """Return how many tasks of the running Spark stages are done, and how many they have."""
@@ -123,7 +115,7 @@ def _active_tasks(context: "SparkContext") -> tuple[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class LocalTasks:
+class LocalTasks(Tasks):
     """Tasks in this process, in so many threads. `share` uses at least as many as Arrow does."""
 
     cores: int = 1

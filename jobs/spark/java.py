@@ -29,8 +29,7 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Path:
         version = _major_version(home / "bin" / "java")
         if version == JAVA_VERSION:
             return home
-        if version is not None:
-            seen.append(f"{home} is Java {version}")
+        seen.append(f"{home} {_described(version)}")
     others = f" (found: {'; '.join(seen)})" if seen else ""
     raise JavaNotFound(
         f"Spark 4.2 needs Java {JAVA_VERSION}, which this machine does not have{others}. Install the package "
@@ -54,6 +53,30 @@ def ensure_java() -> None:
     home = os.environ.get("JAVA_HOME")
     if shutil.which("java", path=f"{home}/bin" if home else None) is None:
         export_java_home()
+
+
+def why_not_started() -> str:
+    """Return why Spark could not start the Java of JAVA_HOME, or else of the PATH, and what to set.
+
+    Raises JavaNotFound: this Java does not fit, and the machine has no Java 17.
+    """
+    home = os.environ.get("JAVA_HOME")
+    java = Path(home, "bin", "java") if home else Path(shutil.which("java") or "java")
+    version = _major_version(java)
+    if version is None or version < JAVA_VERSION:
+        return (
+            f"Spark 4.2 needs Java {JAVA_VERSION}, and could not start {java}, which {_described(version)}. Set "
+            f"JAVA_HOME to {find_java()}"
+        )
+    return (
+        f"Java {version} ({java}) ended before Spark had started, and printed the reason above. If it is the memory, "
+        f"set HINDCAST_DRIVER_MEMORY, which is {os.environ.get('HINDCAST_DRIVER_MEMORY', '3g')}; if it is an option, "
+        "correct SPARK_SUBMIT_OPTS"
+    )
+
+
+def _described(version: int | None) -> str:
+    return "does not work" if version is None else f"is Java {version}"
 
 
 def _candidates(environ: Mapping[str, str]) -> Iterator[Path]:

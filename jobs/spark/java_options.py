@@ -59,13 +59,13 @@ def archive_file(java_home: Path, jars: Sequence[Path], own: Sequence[Path]) -> 
     return ARCHIVES / f"{hashlib.sha256(chr(10).join(lines).encode()).hexdigest()[:16]}.jsa"
 
 
-def java_options(archive: Path | None, *, records: int | None = None, optimise_from: int = OPTIMISE_FROM) -> list[str]:
+def java_options(archive: Path | None, *, records: int | None = None) -> list[str]:
     """Return the options for a JVM that will process about this many records (None: unknown).
 
-    A class archive that does not exist is not used. From `optimise_from` records on, and if their number is unknown,
+    A class archive that does not exist is not used. From `OPTIMISE_FROM` records on, and if their number is unknown,
     the optimising compiler is on.
     """
-    is_small = records is not None and records < optimise_from
+    is_small = records is not None and records < OPTIMISE_FROM
     shared = [_quoted(f"-XX:SharedArchiveFile={archive}"), *QUIET] if archive is not None and archive.is_file() else []
     return [*shared, *(_FEW if is_small else ())]
 

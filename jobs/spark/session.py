@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from jobs.spark.code_archive import code_archive
 from jobs.spark.jars import class_path, delta_jars
-from jobs.spark.java import ensure_java
-from jobs.spark.java_options import OPTIMISE_FROM, class_path_option, find_archive, java_options, spark_jars
+from jobs.spark.java import ensure_java, why_not_started
+from jobs.spark.java_options import class_path_option, find_archive, java_options, spark_jars
 from jobs.spark.object_storage import object_storage
 from jobs.spark.private_dir import private_directory
 from jobs.spark.submit import are_on_class_path, is_on_this_machine
@@ -84,7 +84,6 @@ def spark_context(
     master: str | None = None,
     *,
     records: int | None = None,
-    optimise_from: int = OPTIMISE_FROM,
     extra_options: Sequence[str] = (),
     reads: Sequence[str] = (),
     may_read: Sequence[str] = (),
@@ -95,7 +94,6 @@ def spark_context(
         app_name: the name in Spark's lists of applications.
         master: a Spark master URL. By default that of spark-submit, else `HINDCAST_MASTER`, else all local cores.
         records: about how many records all jobs of the context will read; None if unknown.
-        optimise_from: with fewer `records`, the JVM that is started here has no optimising compiler.
         extra_options: further options of that JVM.
         reads: the places that DataFrames will read, see `object_storage`.
         may_read: the places that they will perhaps read.
@@ -103,6 +101,7 @@ def spark_context(
     Raises:
         JarsMissing: a jar of Delta is missing, or one that a place of `reads` needs.
         JavaNotFound: this machine has no Java 17.
+        RequestError: Java ends before Spark has started, for example Java 11.
     """
     storage = object_storage(reads, may_read=may_read)
     ensure_java()
@@ -125,14 +124,15 @@ def spark_context(
             settings |= socket_settings(str(private))
         settings |= _jvm_settings(
             given.get(_OPTIONS, "") or "",
-            extra=[*java_options(find_archive(), records=records, optimise_from=optimise_from), *extra_options],
+            extra=[*java_options(find_archive(), records=records), *extra_options],
             starts_here=is_local and _RUNNING_JVM not in os.environ and not given.contains(_CLASS_PATH),
             has_jars=is_local and are_on_class_path(given.get(_CLASS_PATH, "") or ""),
         )
         settings |= storage.settings
         if storage.jars and _RUNNING_JVM not in os.environ:  # spark-submit has got them (`jobs.spark.submit`)
             settings["spark.jars"] = ",".join([*filter(None, [settings.get("spark.jars")]), *map(str, storage.jars)])
-        context = SparkContext.getOrCreate(given.setAll(list(settings.items())))
+        with _refusals_of_java():
+            context = SparkContext.getOrCreate(given.setAll(list(settings.items())))
         if not is_local:
             send_code(context)
         return context
@@ -151,6 +151,18 @@ def _without_warnings_of_pandas() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
         yield
+
+
+@contextmanager
+def _refusals_of_java() -> Iterator[None]:
+    from pyspark.errors import PySparkRuntimeError
+
+    try:
+        yield
+    except PySparkRuntimeError as error:
+        if error.getCondition() != "JAVA_GATEWAY_EXITED":
+            raise
+        raise RequestError(why_not_started()) from error
 
 
 def chosen_master(master: str | None = None) -> str:

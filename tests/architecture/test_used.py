@@ -26,6 +26,7 @@ STARTED: Final = {
 """Modules that no product module imports -> who does."""
 PUBLIC: Final = {
     "HindcastPlugin": "Airflow",
+    "advance_clock": "users' watermark sources",
     "default_max_parallelism": "users who restore state of Flink's key groups",
     "emit_watermark": "users' watermark generators",
     "get_link": "Airflow, of an extra link of an operator",
@@ -34,7 +35,7 @@ PUBLIC: Final = {
     "key_group_range": "users who restore state of Flink's key groups",
     "mark_idle": "users' watermark generators",
     "on_row": "users' watermark generators",
-    "resume_at": "users' tests",
+    "on_upstream": "users' watermark sources",
     "subtask_of": "users who restore state of Flink's key groups",
 }
 """Names that product code defines and does not read -> who does."""

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -13,7 +14,7 @@ from types import ModuleType
 import pytest
 
 from jobs.spark.jars import JarsMissing, delta_jars, listed_jars
-from jobs.spark.java import JavaNotFound, ensure_java, find_java
+from jobs.spark.java import JavaNotFound, ensure_java, find_java, why_not_started
 from tests.support.places import ROOT
 from windowlib.errors import RequestError
 
@@ -90,6 +91,32 @@ def test_spark_starts_a_java_that_is_installed_or_the_error_is_no_bug(
     assert os.environ["JAVA_HOME"] == str(right)
     right.joinpath("bin", "java").write_text("not started again")
     ensure_java()
+
+
+def test_a_java_that_spark_cannot_start_is_named_with_one_that_it_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Defect: with JAVA_HOME at Java 11, or at a broken Java, a replay with Spark was "a bug in Hindcast"."""
+    monkeypatch.setattr("jobs.spark.java._JVM_DIRECTORIES", (tmp_path / "jvm",))
+    monkeypatch.setenv("PATH", "")
+    _script(tmp_path / "broken" / "bin" / "java", "exit 1")
+    for home in (_java_home(tmp_path / "old", "11.0.2"), tmp_path / "broken"):
+        monkeypatch.setenv("JAVA_HOME", str(home))
+        with pytest.raises(JavaNotFound, match=r"does not have \(found: .*(old is Java 11|broken does not work)"):
+            why_not_started()
+    right = _java_home(tmp_path / "jvm" / "17", "17.0.9")
+    assert why_not_started().endswith(f"broken/bin/java, which does not work. Set JAVA_HOME to {right}")
+    monkeypatch.setenv("JAVA_HOME", str(right))
+    monkeypatch.setenv("HINDCAST_DRIVER_MEMORY", "3x")
+    assert "HINDCAST_DRIVER_MEMORY, which is 3x" in why_not_started()
+
+
+def test_spark_refuses_a_java_that_ends_at_once(tmp_path: Path) -> None:
+    old = _script(tmp_path / "bin" / "java", 'test "$1" = -version && echo \'version "11.0.2"\' >&2; exit 1').parents[1]
+    code = "from jobs.spark.session import spark_context; spark_context('java')"
+    environ = os.environ | {"JAVA_HOME": str(old), "PYTHONPATH": str(ROOT)}
+    ended = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=False)
+    assert ended.stderr.splitlines()[-1].startswith("windowlib.errors.RequestError: Spark 4.2 needs Java 17, and could")
 
 
 def test_a_directory_that_this_user_may_not_read_is_passed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,18 +4,16 @@ A checker gets the commit, the view before and after it, and what the `Observer`
 raises an AssertionError; the schedule then fails with the name of the checker.
 """
 
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache, cached_property
+from dataclasses import dataclass
+from functools import cache
 from typing import ParamSpec
 
 from jobs.lake.plain_table import Shows
-from jobs.ledger.chain import GENESIS, Row
-from jobs.ledger.events import EventKind, LedgerEvent, coordinates_of
-from jobs.ledger.leases import Lease, is_held
+from jobs.ledger.chain import Row
+from jobs.ledger.events import EventKind, coordinates_of
 from jobs.ledger.looks import Look
-from jobs.ledger.view import LedgerView, Request, RequestKind
+from jobs.ledger.view import LedgerView, RequestKind
 from jobs.planning.request_context import covers
 from jobs.reading.published import published_runs
 from jobs.reading.stored_rows import run_attempt
@@ -28,6 +26,7 @@ from tests.simulation.command_checkers import (
     follow_leaves_what_a_person_decides,
     follow_runs_no_slice_twice,
 )
+from tests.simulation.observer import Commit, Observer, Seen, filled
 from tests.simulation.replays import judged_by_hash
 from tests.simulation.restatement_checkers import (
     a_look_tells_what_the_log_had,
@@ -41,11 +40,14 @@ from tests.simulation.restatement_checkers import (
     readers_see_rows_of_the_log,
     settled_rows_change_only_with_a_decision,
 )
-from tests.simulation.world import CURRENT, SETTLED_RULE, SLICES, Rows, World
+from tests.simulation.storage_checkers import (
+    a_condemned_attempt_has_no_holder_and_no_run,
+    no_file_of_a_run_is_gone,
+    no_needed_row_is_deleted,
+)
+from tests.simulation.world import CURRENT, SETTLED_RULE, SLICES, World
 
 P = ParamSpec("P")
-Seen = dict[str, str | None]
-"""Slice -> the run that readers see; None after a rollback."""
 
 
 class Violation(AssertionError):  # noqa: N818
@@ -54,107 +56,6 @@ class Violation(AssertionError):  # noqa: N818
     def __init__(self, checker: str, error: object) -> None:
         self.checker = checker
         super().__init__(f"{checker}: {error}")
-
-
-@dataclass
-class Observer:
-    """What happened up to now, folded without the product's projection, apart from `view`."""
-
-    world: World
-    tip: str = GENESIS  # the hash of the last event
-    view: LedgerView = field(default_factory=lambda: LedgerView(version=0))
-    seen: Seen = field(default_factory=dict)
-    standing: list[tuple[int, Seen]] = field(default_factory=list)  # publications: (seq, seen before it)
-    published_at: list[dict[str, str]] = field(default_factory=lambda: [{}])  # version -> what readers see
-    commits: set[str] = field(default_factory=set)
-    staged: set[tuple[str, str]] = field(default_factory=set)  # (attempt, slice)
-    waived: set[str] = field(default_factory=set)  # runs with a waiver that no cancellation or rollback has ended
-    started_by: dict[str, int] = field(default_factory=dict)  # attempt -> pid
-    current_seq: int = 0  # the publication that the current table shows
-    published_by: dict[int, int] = field(default_factory=dict)  # pid -> its newest publication or rollback
-    followed: set[tuple[int, str]] = field(default_factory=set)  # (pid, slice) that a `follow` has staged
-    declined: set[tuple[str, str]] = field(default_factory=set)  # slice, digest of the files that a person declined
-    decided: set[tuple[str, str | None]] = field(default_factory=set)  # run, waived finding on settled windows
-    needed: Mapping[Rows, str] = field(default_factory=dict)  # rows that `view` needs -> what is wrong without them
-    written: Counter[str] = field(default_factory=Counter)  # kind of event -> commits with such events
-
-    def copy(self, world: World) -> "Observer":
-        """Return an observer that has seen the same, for another world."""
-        return Observer(
-            world=world,
-            tip=self.tip,
-            view=self.view,
-            seen=dict(self.seen),
-            standing=list(self.standing),
-            published_at=list(self.published_at),
-            commits=set(self.commits),
-            staged=set(self.staged),
-            waived=set(self.waived),
-            started_by=dict(self.started_by),
-            declined=set(self.declined),
-            decided=set(self.decided),
-            needed=self.needed,
-        )
-
-
-@dataclass
-class Commit:
-    """One commit, as the checkers get it. `before` and `view` are the product's views around it."""
-
-    actor: Actor
-    rows: Sequence[Row]
-    events: Sequence[LedgerEvent]
-    before: LedgerView
-    view: LedgerView
-    version: int
-    observer: Observer
-    _by_kind: dict[EventKind, list[LedgerEvent]] = field(default_factory=dict)  # in the order of the events
-
-    def __post_init__(self) -> None:
-        for event in self.events:
-            self._by_kind.setdefault(event.kind, []).append(event)
-
-    @property
-    def world(self) -> World:
-        return self.observer.world
-
-    @property
-    def kinds(self) -> tuple[EventKind, ...]:
-        """The kinds of the events."""
-        return tuple(self._by_kind)
-
-    def of(self, kind: EventKind) -> Sequence[LedgerEvent]:
-        """Return the events of a kind."""
-        return self._by_kind.get(kind, ())
-
-    @property
-    def shows_the_same(self) -> bool:
-        """Whether readers see the same runs as before. Views are values, and a view takes over what has not changed."""
-        return self.view.runs is self.before.runs and self.view.published is self.before.published
-
-    @cached_property
-    def has_the_same_runs(self) -> bool:
-        """Whether readers see the same runs as before, and the open requests have the same ones."""
-        is_as_before = (now.is_open == before.is_open and now.runs == before.runs for before, now in self.changed)
-        is_new = len(self.view.requests) != len(self.before.requests)
-        return self.shows_the_same and not is_new and all(is_as_before)
-
-    @cached_property
-    def changed(self) -> list[tuple[Request, Request]]:
-        """The earlier requests that the commit may have changed, before and after it. Others are the same values."""
-        after = self.view.requests
-        pairs = ((request, after[request_id]) for request_id, request in self.before.requests.items())
-        return [(before, now) for before, now in pairs if before is not now]
-
-    def looks_held(self, lease: Lease) -> bool:
-        """Return whether the actor could see that a lease is held, at its last read and at its write."""
-        world, actor = self.world, self.actor
-        moments = (world.last_read_ms.get(actor.pid, world.now_ms), world.now_ms)
-        ahead_ms = world.ahead_ms.get(actor.pid, 0)
-        return all(
-            is_held(lease, now_ms=now_ms + ahead_ms, is_alive=lambda holder: world.is_alive(actor, holder))
-            for now_ms in moments
-        )
 
 
 # --- after every commit -----------------------------------------------------------------------------------------------
@@ -326,21 +227,6 @@ def a_publication_closes_only_settled_requests(commit: Commit) -> None:
             assert opened_seq > other.opened_seq, "only an older request is superseded"
 
 
-def a_condemned_attempt_has_no_holder_and_no_run(commit: Commit) -> None:
-    before = commit.before
-    for event in commit.of(EventKind.STAGED):
-        assert event.attempt_id not in before.condemned_attempts, "no run of a condemned attempt is staged"
-    for event in commit.of(EventKind.CONDEMNED):
-        assert event.attempt_id not in before.staged_attempts, "an attempt with a run is not condemned"
-        owners = [
-            request
-            for request in before.open_requests()
-            if event.attempt_id in {attempt.attempt_id for attempt in request.attempts}
-        ]
-        held = any(commit.looks_held(lease) for owner in owners for lease in owner.leases)
-        assert not held, "an attempt on which somebody works is not condemned"
-
-
 def an_erasure_is_accepted_once_and_before_it_is_replayed(commit: Commit) -> None:
     log, commits = commit.world.log, [(entry.table_id, entry.rewrite.version) for entry in commit.view.accepted]
     assert len(commits) == len({*commits}), "a commit is accepted twice"
@@ -351,42 +237,10 @@ def an_erasure_is_accepted_once_and_before_it_is_replayed(commit: Commit) -> Non
         if read.table_id != log.table_id or number not in log.versions:
             continue
         known = {version: slice_ for version, slice_ in log.rewrites_at(read.version).items() if version >= log.expired}
-        lost = {(read.table_id, version) for version, slice_ in known.items() if slice_.slice_id == event.slice_id}
+        reads = [(version, reader) for version, slice_ in known.items() for reader in log.readers(slice_)]
+        lost = {(read.table_id, version) for version, reader in reads if reader.slice_id == event.slice_id}
         is_accepted = lost <= accepted
         assert is_accepted, "a run has read what is left of a commit that nobody has accepted"
-
-
-def no_file_of_a_run_is_gone(world: World, view: LedgerView) -> None:
-    for path in world.gone:
-        assert world.places[path][1] not in view.staged_attempts, f"{path} is a file of a run"
-
-
-def no_needed_row_is_deleted(observer: Observer, rows: Collection[Rows] | None) -> None:
-    """Readers have the rows of what they see, open requests those of their runs, and the next slice its state.
-
-    Only a commit of the ledger changes what is needed, and only a removal takes `rows` away. None: after a commit.
-    """
-    if rows is None:
-        rows = observer.needed = needed_rows(observer.view)
-    for place in rows:
-        assert place not in observer.needed or observer.world.has_rows(*place), observer.needed[place]
-
-
-def needed_rows(view: LedgerView) -> dict[Rows, str]:
-    """Return the rows that a view needs, and what is wrong without them."""
-    needed = {}
-    shown = {*view.published.values(), *map(view.chain_run_id, view.published.values())}
-    for run_id in shown.union(*(request.runs.values() for request in view.open_requests())):
-        run = view.runs.get(run_id)
-        assert run is not None, f"a clean-up has removed run {run_id}"
-        result = run.result
-        needed["panes", (result.slice.slice_id, result.attempt_id)] = f"the rows of {run_id} are deleted"
-    head = view.head
-    if head is not None:
-        assert head.checkpoint_removal is None, "the state of the head is removed"
-        result = head.result
-        needed["timers", (result.slice.slice_id, result.attempt_id)] = "the state of the head is deleted"
-    return needed
 
 
 def a_candidate_stays_beside_the_chain(commit: Commit) -> None:
@@ -535,8 +389,3 @@ class Checkers:
         except Exception as error:  # a broken ledger may also break the product's views
             self.violation = self.violation or Violation(checker.__name__, str(error) or repr(error))
             raise self.violation from error
-
-
-def filled(seen: Seen) -> dict[str, str]:
-    """Return the slices that readers see."""
-    return {slice_id: run_id for slice_id, run_id in sorted(seen.items()) if run_id is not None}

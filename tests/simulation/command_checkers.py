@@ -8,7 +8,7 @@ from jobs.ledger.events import EventKind
 from jobs.ledger.view import LedgerView
 
 if TYPE_CHECKING:
-    from tests.simulation.checkers import Commit, Observer
+    from tests.simulation.observer import Commit, Observer
 
 FOLLOW: Final = "follow"
 FOLLOWED: Final = "follows the publications of None"

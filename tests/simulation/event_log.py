@@ -6,25 +6,18 @@ the table and create it again, and log retention removes the oldest commit files
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
-
-import pyarrow as pa
-from pyarrow import fs
-from typing_extensions import override
+from typing import Final, NamedTuple
 
 from jobs.engine.fingerprints import fingerprint
-from jobs.lake.covered_files import StoredDigests
 from jobs.lake.log_coordinates import SliceFiles
-from jobs.lake.log_files import NO_DIGESTS, Entry, LogFiles
-from jobs.lake.log_version import DataFile, LogVersion
+from jobs.lake.log_files import Entry
 from jobs.lake.pinned_files import PinnedFile
 from jobs.pipeline.look_back import LookBack
 from jobs.runs import LogCoordinates, Slice
-from windowlib.errors import LogError
 
 URI: Final = "log"
 COLUMN: Final = "day"
@@ -32,6 +25,7 @@ COLUMN: Final = "day"
 NODES: Final = {"id": "string", "key": "string", "at_ms": "long", "amount": "long", COLUMN: "date"}
 REWRITES: Final = frozenset({"UPDATE", "DELETE"})
 RESTORE: Final = "RESTORE"
+MOST_REPEATED: Final = 4
 _DIGEST_BYTES, _LOOKED_BYTES = 8, 16
 """The digests of a commit file that runs and looks store."""
 
@@ -40,6 +34,32 @@ _DIGEST_BYTES, _LOOKED_BYTES = 8, 16
 def hashed(*parts: str | int) -> str:
     """Return the fingerprint of a list. The schedules have few different ones."""
     return fingerprint([*parts])
+
+
+class Read(NamedTuple):
+    """What a run reads of a slice: its amounts, and how many of them `kept` are. The others repeat earlier records."""
+
+    amounts: tuple[int, ...]
+    kept: tuple[int, ...]
+
+    @classmethod
+    def of(cls, amounts: Sequence[int], *, before: Iterable[int] | None = None) -> "Read":
+        """Return what is read of a slice. `before` are the amounts of slices before; None: repetitions count.
+
+        Small amounts are ids as well: a record repeats an earlier one with the same amount.
+        """
+        kept, seen = [], {*(before or ())}
+        for amount in amounts:
+            if before is None or amount not in seen or amount > MOST_REPEATED:
+                kept.append(amount)
+            seen.add(amount)
+        return cls((*amounts,), (*kept,))
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint of the input. Which slices were read before matters only for the repetitions."""
+        repeated = () if self.kept == self.amounts else ("kept", *self.kept)
+        return hashed(*self.amounts, *repeated)
 
 
 class File(NamedTuple):
@@ -78,13 +98,16 @@ class EventLog:
     the numbers at which versions were first opened: id of the table, version, digest of the files of a slice -> number.
     `numbers` maps the digest of a commit file, as looks have it, to the number of the commit.
 
-    `contents` maps a slice and the fingerprint of its amounts to these. `history` has the digests of the records of
-    each slice, with the numbers from which on they are so. `left` maps such a digest to the number of the last commit
-    with these records; the newest ones are not in it. `records` maps the digest of files, as coordinates have it, to
-    that of records. `amount_of` maps the path of a data file to its amount.
+    With each slice, the runs read `reach` slices before it, in which they look for earlier records (`log.distinct`).
+    `contents` maps a slice and the fingerprint of what a run has read of it to the amounts that count. `history` has
+    the digests of the records that runs of each slice read, with the numbers from which on they are so. `left` maps
+    such a digest to the number of the last commit with these records; the newest ones are not in it. `records` maps a
+    slice and the digest of files, as coordinates have it, to that of records. `amount_of` maps the path of a data file
+    to its amount.
     """
 
     slices: Sequence[Slice]
+    reach: int = 0
     files: dict[Slice, tuple[File, ...]] = field(default_factory=dict)
     commits: list[Commit] = field(default_factory=list)
     digests: dict[Slice, str] = field(default_factory=dict)
@@ -99,13 +122,13 @@ class EventLog:
     contents: dict[tuple[str, str], tuple[int, ...]] = field(default_factory=dict)
     left: dict[str, int] = field(default_factory=dict)
     history: dict[Slice, list[tuple[int, str]]] = field(default_factory=dict)
-    records: dict[str, str] = field(default_factory=dict)
+    records: dict[tuple[str, str], str] = field(default_factory=dict)
     amount_of: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, slices: Sequence[Slice], amounts: Sequence[int], *, at_ms: int) -> "EventLog":
+    def of(cls, slices: Sequence[Slice], amounts: Sequence[int], *, at_ms: int, reach: int = 0) -> "EventLog":
         """Return a log with one amount in each slice."""
-        log = cls(slices=slices)
+        log = cls(slices=slices, reach=reach)
         for slice_, amount in zip(slices, amounts, strict=True):
             log.append(slice_, amount, at_ms=at_ms)
         return log
@@ -147,9 +170,24 @@ class EventLog:
     def amounts(self, slice_: Slice) -> tuple[int, ...]:
         return tuple(file.amount for file in self.files.get(slice_, ()))
 
-    def amounts_of(self, paths: Iterable[str]) -> tuple[int, ...]:
-        """Return the amounts in data files."""
-        return tuple(self.amount_of[path] for path in paths)
+    def before(self, slice_: Slice) -> Sequence[Slice]:
+        """Return the slices before that a run of a slice reads as well."""
+        place = self.slices.index(slice_)
+        return self.slices[max(place - self.reach, 0) : place]
+
+    def readers(self, slice_: Slice) -> Sequence[Slice]:
+        """Return a slice and the slices after it whose runs read it as well."""
+        place = self.slices.index(slice_)
+        return self.slices[place : place + 1 + self.reach]
+
+    def read(self, slice_: Slice, paths: Mapping[str, Iterable[str]] | None = None) -> Read:
+        """Return what a run reads of a slice, now or in data files (slice -> paths)."""
+
+        def amounts(own: Slice) -> tuple[int, ...]:
+            return self.amounts(own) if paths is None else (*map(self.amount_of.__getitem__, paths[own.slice_id]),)
+
+        before = [amount for own in self.before(slice_) for amount in amounts(own)]
+        return Read.of(amounts(slice_), before=before if self.reach else None)
 
     def append(self, slice_: Slice, amount: int, *, at_ms: int) -> None:
         """Append a record."""
@@ -224,43 +262,6 @@ class EventLog:
         number = self.numbers[digest]
         return version <= self.version and self.commits[self.versions[version]] is self.commits[number]
 
-    def opened(
-        self, version: int | None = None, *, on_listing: Callable[[], None], on_reading: Callable[[], None]
-    ) -> "OpenedLog":
-        """Return a version of the newest table (None: the newest one). Raises LogError: it is gone."""
-        number = self.version if version is None else version
-        commit = self.kept(number)
-        if commit is None:
-            raise LogError(f"version {number} of event log {URI} is gone")
-        files = tuple(file.data for own in commit.files.values() for file in own)
-        return OpenedLog(
-            uri=URI,
-            version=number,
-            table_id=self.own_id,
-            nodes=NODES,
-            partition_columns=(COLUMN,),
-            log=self,
-            number=self.versions[number],
-            live=files,
-            on_listing=on_listing,
-            on_reading=on_reading,
-        )
-
-    def commit_files(
-        self, version: int, *, stored: StoredDigests = NO_DIGESTS, on_reading: Callable[[], None]
-    ) -> "CommitFiles":
-        """Return the commit files up to a version. After a new table, they are those of the new one."""
-        versions = range(self.expired, min(version, self.version) + 1)
-        return CommitFiles(
-            uri=URI,
-            system=LogSystem(self),
-            root=URI,
-            commits={number: f"{URI}/_delta_log/{number:020}.json" for number in versions},
-            checkpoint=None,
-            stored=stored,
-            on_reading=on_reading,
-        )
-
     def _file(self, slice_: Slice, commit: int, amount: int, *, at_ms: int) -> File:
         name = slice_.slice_id
         data = PinnedFile(
@@ -286,20 +287,24 @@ class EventLog:
         self.files[slice_] = files
         content = "\n".join(json.dumps(entry) for entry in entries).encode()
         digest = hashlib.blake2b(content, digest_size=_DIGEST_BYTES).digest()
-        self.contents[slice_.slice_id, hashed(*self.amounts(slice_))] = self.amounts(slice_)
         self._remember(slice_, number)
         live, digests = MappingProxyType({**self.files}), MappingProxyType({**self.digests})
         self.commits.append(Commit(slice_, at_ms, operation, live, digests, content, digest))
         self.numbers[hashlib.blake2b(content, digest_size=_LOOKED_BYTES).hexdigest()] = number
         self.versions.append(number)
 
-    def _remember(self, slice_: Slice, number: int) -> None:
-        """Remember the records that a slice has from a commit on."""
-        files = self.files[slice_]
-        data = SliceFiles.grouped((file.data for file in files), LookBack(slices=(slice_,)))
-        records = hashed(slice_.slice_id, *(part for file in files for part in file[:2]))
-        self.digests[slice_] = data.digests[slice_.slice_id]
-        self.records[self.digests[slice_]] = records
+    def _remember(self, changed: Slice, number: int) -> None:
+        """Remember the records that a slice, and those whose runs read it, have from a commit on."""
+        for slice_ in self.readers(changed):
+            before, read = self.before(slice_), self.read(slice_)
+            back = LookBack(slices=(slice_,), outside=(*before,), reach={slice_.slice_id: range(len(before))})
+            files = [file for own in (*before, slice_) for file in self.files.get(own, ())]
+            self.contents[slice_.slice_id, read.fingerprint] = read.kept
+            self.digests[slice_] = SliceFiles.grouped((file.data for file in files), back).digests[slice_.slice_id]
+            self._follow(slice_, number, hashed(slice_.slice_id, *(part for file in files for part in file[:2])))
+
+    def _follow(self, slice_: Slice, number: int, records: str) -> None:
+        self.records[slice_.slice_id, self.digests[slice_]] = records
         history = self.history.setdefault(slice_, [])
         self.left.update({before: number - 1 for _since, before in history[-1:]})
         self.left.pop(records, None)
@@ -317,103 +322,3 @@ def _action(kind: str, file: File, *, changes_data: bool) -> Entry:
             "dataChange": changes_data,
         }
     }
-
-
-@dataclass(frozen=True, kw_only=True)
-class OpenedLog(LogVersion):
-    """The log at one version. `live` are its files. Its commit files are listed and read later.
-
-    `on_listing` is called before they are listed, and `on_reading` before each of them is read.
-    """
-
-    log: EventLog = field(repr=False, compare=False)
-    number: int
-    live: Sequence[DataFile] = field(repr=False, compare=False)
-    on_listing: Callable[[], None] = field(repr=False, compare=False)
-    on_reading: Callable[[], None] = field(repr=False, compare=False)
-
-    @override
-    def log_files(self, *, stored: StoredDigests = NO_DIGESTS) -> LogFiles:
-        self.on_listing()
-        for digest in self.log.commits[self.number].digests.values():
-            self.log.opened_at.setdefault((self.table_id, self.version, digest), self.number)
-        files = self.log.commit_files(self.version, stored=stored, on_reading=self.on_reading)
-        files.check(files.commits.values())
-        return files
-
-    @override
-    def files(self) -> Sequence[DataFile]:
-        return self.live
-
-    @override
-    def removal(self, columns: Sequence[str]) -> str:
-        return f"remove the records without {columns}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitFiles(LogFiles):
-    """The commit files of the simulated log. Their digests are at hand."""
-
-    on_reading: Callable[[], None]
-
-    @override
-    def check(self, paths: Iterable[str]) -> None:
-        for path in paths:
-            name = self._name(path)
-            if name in self.digests:
-                continue
-            digest, known = self._commit_at(path).digest, self.stored.of_path(name)
-            if known is not None and known != digest:
-                raise LogError(f"file {name} of event log {URI} is not the file that an earlier run has read")
-            self.digests[name] = digest
-
-    @override
-    def _parse(self, path: str) -> Sequence[Entry]:
-        self.on_reading()
-        return LogFiles._parse(self, path)
-
-    def _commit_at(self, path: str) -> Commit:
-        system: Any = self.system
-        commit: Commit = system.commit(path)
-        return commit
-
-
-@dataclass(frozen=True)
-class LogSystem:
-    """The file system of the log: commit files, and data files that are always there."""
-
-    log: EventLog
-
-    def commit(self, path: str) -> Commit:
-        commit = self.log.kept(_version_of(path))
-        if commit is None:
-            raise FileNotFoundError(path)
-        return commit
-
-    def open_input_stream(self, path: str) -> pa.BufferReader:
-        return pa.BufferReader(self.commit(path).content)
-
-    def open_input_file(self, path: str) -> pa.BufferReader:
-        """Open a data file, of which only the first bytes are asked for."""
-        return pa.BufferReader(path.encode())
-
-    def get_file_info(self, path: str | Sequence[str]) -> Any:  # noqa: ANN401 - one, or several
-        return self._info(path) if isinstance(path, str) else [*map(self._info, path)]
-
-    def _info(self, path: str) -> "FileInfo":
-        if not path.endswith(".json"):
-            return FileInfo(1, 0)
-        commit = self.log.kept(_version_of(path))
-        return FileInfo(0, None, fs.FileType.NotFound) if commit is None else FileInfo(1, commit.at_ms * 1_000_000)
-
-
-class FileInfo(NamedTuple):
-    """What the file system tells of a file; no modification time if there is no such file."""
-
-    size: int
-    mtime_ns: int | None
-    type: fs.FileType = fs.FileType.File
-
-
-def _version_of(path: str) -> int:
-    return int(path.rpartition("/")[2].removesuffix(".json"))

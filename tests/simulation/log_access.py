@@ -31,7 +31,8 @@ from jobs.reading.stored_tables import spec_of
 from jobs.replay import restart
 from jobs.replay.restart import SliceTime
 from jobs.runs import Slice
-from tests.simulation.event_log import NODES, URI, LogSystem, OpenedLog
+from tests.simulation.event_log import NODES, URI
+from tests.simulation.opened_log import LogSystem, OpenedLog, commit_files, opened_log
 from tests.simulation.replays import CARRIED, LATE_MS, Counted
 from tests.simulation.world import LAKE, SLICES, SPECS, World
 from windowlib.errors import RequestError
@@ -58,12 +59,12 @@ class SimulatedPlace:
 
     def tip(self) -> LogTip:
         self.world.running().stop_here("look for the newest commit")
-        files = self.world.log.commit_files(self.world.log.version, on_reading=self._before_commit)
+        files = commit_files(self.world.log, self.world.log.version, on_reading=self._before_commit)
         return LogTip(version=max(files.commits), commit=commit_digest(files, max(files.commits)), files=files)
 
     def open(self, version: int | None = None) -> OpenedLog:
         self.world.running().stop_here("open the log")
-        return self.world.log.opened(version, on_listing=self._before_listing, on_reading=self._before_commit)
+        return opened_log(self.world.log, version, on_listing=self._before_listing, on_reading=self._before_commit)
 
     def is_newest(self, version: int) -> bool:
         return version == self.world.log.version

@@ -175,8 +175,9 @@ class MemoryStore(LedgerTable):
         """Return what the actor has made of the commits that it has listed."""
         return self.table.history(self._versions[self.access.actor()], uri=uri)
 
-    def create(self) -> None:
+    def create(self) -> bool:
         """The table always exists."""
+        return False
 
     def append(self, rows: Sequence[Row]) -> None:
         actor = self.access.actor()

@@ -27,8 +27,9 @@ from jobs.publishing.waivers import waive
 from jobs.replay.orders import ReplayOrder
 from jobs.runs import Slice, Verdict, WarmUp
 from tests.simulation.actors import Actor
-from tests.simulation.checkers import Checkers, Observer
+from tests.simulation.checkers import Checkers
 from tests.simulation.event_log import EventLog
+from tests.simulation.observer import Observer
 from tests.simulation.programs import HUMAN, no_rows
 from tests.simulation.replays import MemoryReplayer
 from tests.simulation.schedules import simulated, step

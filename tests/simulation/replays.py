@@ -6,6 +6,7 @@ record that is a day later than one of the slice before is in the same window: t
 a day later.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -20,7 +21,7 @@ from jobs.publishing.chain_rules import lateness_ms
 from jobs.replay.orders import ReplayOrder
 from jobs.runs import SETTLED, CheckResult, Counts, LogCoordinates, RunResult, Slice, Verdict
 from tests.simulation.actors import Actor
-from tests.simulation.event_log import hashed
+from tests.simulation.event_log import Read, hashed
 from tests.simulation.world import HOUR_MS, World
 from windowlib.errors import StoreError
 from windowlib.records import tables
@@ -93,12 +94,13 @@ class MemoryReplayer:
             order.pipeline, order.lake, order.slices, version=order.log_version, known=order.known_log, row_ids=False
         )
         results, state = [], order.state_before
+        paths = defaultdict[str, list[str]](list)
+        for file in pinned.whole.files:
+            paths[file.slice_id].append(file.path)
         for slice_ in order.slices:
             log = pinned.coordinates(slice_.slice_id)
-            amounts = world.log.amounts_of(file.path for file in pinned.files if file.slice_id == slice_.slice_id)
-            results.append(
-                result_of(order.pipeline, slice_, amounts, state=state, attempt_id=order.attempt_id, log=log)
-            )
+            read = world.log.read(slice_, paths)
+            results.append(result_of(order.pipeline, slice_, read, state=state, attempt_id=order.attempt_id, log=log))
             state = results[-1].state_after
         self.actor.stop_here("end of replay")
         return results
@@ -121,11 +123,11 @@ class MemoryReplayer:
 
 
 def result_of(
-    pipeline: Pipeline, slice_: Slice, amounts: Sequence[int], *, state: str, attempt_id: str, log: LogCoordinates
+    pipeline: Pipeline, slice_: Slice, read: Read, *, state: str, attempt_id: str, log: LogCoordinates
 ) -> RunResult:
-    """Return the result of a replay of a slice with these amounts."""
-    spec, read = spec_fingerprint(pipeline), hashed(*amounts)
-    counted = Counted.of(amounts, lateness_ms(pipeline))
+    """Return the result of a replay that reads this of a slice."""
+    spec = spec_fingerprint(pipeline)
+    counted = Counted.of(read.kept, lateness_ms(pipeline))
     after = hashed(spec, *counted.carried)
     CARRIED[after] = counted.carried
     total, left = sum(counted.in_time) + sum(counted.late), len(counted.left)
@@ -133,15 +135,16 @@ def result_of(
     check = CheckResult(slice_id=slice_.slice_id, table="t", check="total", severity="critical", verdict=verdict)
     return RunResult(
         slice=slice_,
-        run_id=run_id(pipeline=pipeline.name, slice_=slice_, spec=spec, input=read, state_before=state),
+        run_id=run_id(pipeline=pipeline.name, slice_=slice_, spec=spec, input=read.fingerprint, state_before=state),
         attempt_id=attempt_id,
         spec_fingerprint=spec,
-        input_fingerprint=read,
+        input_fingerprint=read.fingerprint,
         state_before=state,
         state_after=after,
         digests=counted.digests(windows_of(pipeline), CARRIED.get(state, NOTHING)),
         counts=Counts(
-            read=len(amounts), assigned=len(amounts) - left, late=left, unassigned=0, invalid=0, panes=1
+            read=len(read.amounts), assigned=len(read.kept) - left, late=left, unassigned=0, invalid=0, panes=1,
+            duplicate=len(read.amounts) - len(read.kept),
         ),
         watermark_ms=slice_.start_ms,
         log=log,

@@ -15,7 +15,7 @@ from tests.simulation.replays import CARRIED, LATER, NOTHING, Carried, Counted, 
 from tests.simulation.world import SETTLED_RULE, SLICES
 
 if TYPE_CHECKING:
-    from tests.simulation.checkers import Commit
+    from tests.simulation.observer import Commit
 
 
 def a_look_tells_what_the_log_had(log: EventLog, view: LedgerView, look: Look, run_ids: Collection[str]) -> None:
@@ -29,8 +29,9 @@ def a_look_tells_what_the_log_had(log: EventLog, view: LedgerView, look: Look, r
     number = log.numbers[look.commit]
     accepted = {entry.rewrite.version for entry in view.accepted if entry.table_id == look.table_id}
     rewrites = log.rewrites_at(look.version)
-    lost = {slice_ for version, slice_ in rewrites.items() if version not in accepted and version >= log.expired}
-    changed, unknown = set(), {slice_.slice_id for version, slice_ in rewrites.items() if version < log.expired}
+    reads = [(version, reader) for version, slice_ in rewrites.items() for reader in log.readers(slice_)]
+    lost = {slice_ for version, slice_ in reads if version not in accepted and version >= log.expired}
+    changed, unknown = set(), {slice_.slice_id for version, slice_ in reads if version < log.expired}
     for run in map(view.run, run_ids):
         slice_, chain = run.result.slice, view.chain_run(run.result.run_id)
         read = records_read(log, run)
@@ -53,7 +54,8 @@ def a_stored_look_tells_what_the_log_had(commit: "Commit") -> None:
 
 def records_read(log: EventLog, run: StagedRun) -> set[str]:
     """Return the digests of the records of a run."""
-    return {log.records[seen.log.digest] for seen in run.sightings if seen.is_equal}
+    name = run.result.slice.slice_id
+    return {log.records[name, seen.log.digest] for seen in run.sightings if seen.is_equal}
 
 
 def a_run_is_seen_in_a_log_with_its_records(commit: "Commit") -> None:
@@ -61,7 +63,7 @@ def a_run_is_seen_in_a_log_with_its_records(commit: "Commit") -> None:
     for event in commit.of(EventKind.VERIFIED):
         log, run = commit.world.log, commit.before.run(str(event.run_id))
         if event.details["equal"]:
-            now = log.records[coordinates_of(event.details["log"]).digest]
+            now = log.records[str(event.slice_id), coordinates_of(event.details["log"]).digest]
             assert now in records_read(log, run), "the log has other records"
 
 
@@ -74,7 +76,7 @@ def a_proposal_is_new_and_alone(commit: "Commit") -> None:
     for event in commit.of(EventKind.CLOSED):
         request = before.requests[str(event.request_id)]
         if event.details.get("decision"):
-            observer.declined.update((name, records[log.digest]) for name, log in request.changes.items())
+            observer.declined.update((name, records[name, log.digest]) for name, log in request.changes.items())
     closed = {event.request_id for event in commit.of(EventKind.CLOSED)}
     for event in commit.of(EventKind.REQUESTED):
         request = commit.view.requests[str(event.request_id)]
@@ -82,12 +84,12 @@ def a_proposal_is_new_and_alone(commit: "Commit") -> None:
         if request.kind is RequestKind.RESTATEMENT:
             assert request.changes, "it restates nothing"
             for name, log in request.changes.items():
-                assert (name, records[log.digest]) not in observer.declined, (
+                assert (name, records[name, log.digest]) not in observer.declined, (
                     f"a person has declined the records of {name}"
                 )
                 run = before.published_run(name)
                 assert run is not None, f"{name} is not published"
-                assert records[log.digest] not in records_read(commit.world.log, run), f"{name} has not changed"
+                assert records[name, log.digest] not in records_read(commit.world.log, run), f"{name} has not changed"
             left = [other for other in others if other.request_id not in closed]
             free = [other for other in left if other.is_proposed and not _may_look_held(commit, other)]
             assert not free, "two proposals"
@@ -208,7 +210,8 @@ def _check_rows(
     rows = counted.digests(windows_of(spec), carried)
     assert dict(shown.result.digests) == rows, f"readers see other rows of {name} than its records have"
     counts = shown.result.counts
-    assert counts.assigned + counts.late == counts.read, f"a record of {name} is counted twice, or not at all"
+    fates = counts.assigned + counts.late + counts.duplicate
+    assert fates == counts.read, f"a record of {name} is counted twice, or not at all"
 
 
 def _counted(view: LedgerView, log: EventLog, run: StagedRun, *, allowed_ms: int | None = None) -> Counted:

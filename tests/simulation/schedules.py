@@ -20,12 +20,14 @@ from jobs.planning.request_context import Asked, IfOpen, RequestContext
 from jobs.publishing.cleaning import clean
 from jobs.runs import EMPTY_STATE, CheckResult
 from tests.simulation.actors import Actor
-from tests.simulation.checkers import Checkers, Observer, Violation
+from tests.simulation.checkers import Checkers, Violation
 from tests.simulation.current_table import CurrentTable
 from tests.simulation.damage import patch_mending
+from tests.simulation.disturbances import Disturbances, disturb
 from tests.simulation.event_log import EventLog
 from tests.simulation.log_access import OPEN_DIFFER, patch_log
 from tests.simulation.memory_store import NO_FAULTS, FaultRates
+from tests.simulation.observer import Observer
 from tests.simulation.programs import (
     HUMAN,
     Program,
@@ -45,14 +47,12 @@ from tests.simulation.programs import (
     tidy,
     try_candidate,
 )
-from tests.simulation.replays import LATE_MS, MemoryReplayer, judged_by_hash, result_of
+from tests.simulation.replays import MemoryReplayer, judged_by_hash, result_of
 from tests.simulation.world import (
     CURRENT,
     DAY_MS,
     DAYS,
     FIRST_MS,
-    HOUR_MS,
-    LEASE_MS,
     RESTATING,
     RETENTION,
     RULES,
@@ -69,12 +69,6 @@ MOST_REPAIRS = 8
 """So many repairs take all late records."""
 MOST_STEPS = 50_000
 """A schedule with more steps does not end."""
-NAMED_RATE = 0.01
-"""The probability per step that a person names the history of a restored log."""
-PACE_MS = 2_000
-"""At most so much time passes in a step."""
-PAUSED_PACE_MS = HOUR_MS // 6
-"""The same while a process is paused, so that the pause takes hours."""
 SHOWN_STEPS = 60
 """A failure shows so many of its last steps."""
 REFUSED_REPAIR = "last repair that is refused"
@@ -122,7 +116,8 @@ def play(seed: int, world: World | None = None) -> Played:
     )
     checkers = Checkers(Observer(world))
     world.on_commit, world.on_removal = checkers.committed, checkers.removed
-    world.log = EventLog.of(SLICES, [rng.randrange(1, 9) for _ in range(DAYS)], at_ms=world.now_ms)
+    amounts, drawn = [rng.randrange(1, 9) for _ in range(DAYS)], Random(f"features of {seed}")
+    world.log = EventLog.of(SLICES, amounts, at_ms=world.now_ms, reach=drawn.choice([0, 0, 1, 2]))
     world.rule, world.retention, world.restating = rng.choice(RULES), rng.choice(["", RETENTION]), rng.choice(RESTATING)
     with simulated(world, checkers):
         try:
@@ -188,7 +183,7 @@ def _disturbed(world: World, checkers: Checkers, *, is_restating: bool) -> None:
         if left and len(world.alive) < most and (not world.actors or rng.random() < 0.2):
             left -= 1
             _start(world, rng.choice(programs))
-        _disturb(world, rates)
+        disturb(world, rates)
         actor = _next(world, rng)
         if actor is not None:
             step(world, checkers, actor)
@@ -224,98 +219,6 @@ def _newest_ready(world: World) -> Actor:
     return next(
         actor for actor in reversed(world.actors) if actor.pid not in world.paused_until_ms and actor.is_ready()
     )
-
-
-@dataclass(frozen=True)
-class Disturbances:
-    """Probabilities of disturbances per step. They differ from schedule to schedule, so that calm ones occur, too."""
-
-    jump: float
-    kill: float
-    pause: float
-    late: float
-    erase: float
-    undo: float
-    create: float
-    compact: float
-    expire: float
-    restore: float
-
-    @classmethod
-    def drawn(cls, rng: Random, *, is_restating: bool) -> "Disturbances":
-        rates = (0.0, 0.001, 0.003, 0.01)
-        jump, kill, pause = (rng.choice(rates) for _ in range(3))
-        late = rng.choice((0.01, 0.03)) if is_restating else rng.choice(rates)
-        erase = rng.choice((0.0, 0.0, 0.0, 0.003, 0.02))
-        create, restore = rng.choice((0.0, 0.0, 0.0, 0.002)), rng.choice((0.0, 0.0, 0.0, 0.004))
-        undo, compact, expire = (rng.choice((0.0, 0.02)) for _ in range(3))
-        return cls(
-            jump=jump, kill=kill, pause=pause, late=late, erase=erase, undo=undo, create=create, compact=compact,
-            expire=expire, restore=restore,
-        )  # fmt: skip
-
-
-def _disturb(world: World, rates: Disturbances) -> None:
-    """Advance time, move the clock, kill or pause a process, or change the log, by chance."""
-    rng = world.rng
-    world.pass_time(rng.randrange(PAUSED_PACE_MS if world.paused_until_ms else PACE_MS))
-    if rng.random() < rates.jump:
-        jump_ms = rng.choice([-YEAR_MS, -6 * HOUR_MS, -LEASE_MS, LEASE_MS // 2, LEASE_MS, 6 * HOUR_MS, YEAR_MS])
-        world.now_ms += jump_ms
-        world.fault("clock that jumps back" if jump_ms < 0 else "clock that jumps forward")
-    if rng.random() < rates.kill and world.alive:
-        world.kill(rng.choice(sorted(world.alive)))
-        world.fault("killed process")
-    if rng.random() < rates.pause and world.alive:
-        pid = rng.choice(sorted(world.alive))
-        world.paused_until_ms[pid] = world.elapsed_ms + rng.randint(1, 6) * HOUR_MS
-        world.fault("paused process")
-    _disturb_log(world, rates)
-
-
-def _disturb_log(world: World, rates: Disturbances) -> None:
-    """Let writers and persons change the log, by chance."""
-    rng, log = world.rng, world.log
-    if rng.random() < rates.late:
-        amount = rng.choice((rng.randrange(1, 9), *LATE_MS))
-        log.append(rng.choice(SLICES), amount, at_ms=world.now_ms)
-        world.fault("late records")
-    if rng.random() < rates.erase:
-        _rewrite(world, rng)
-    if rng.random() < rates.undo:
-        log.undo(rng.choice(SLICES), at_ms=world.now_ms)
-    if rng.random() < rates.compact:
-        log.compact(rng.choice(SLICES), at_ms=world.now_ms)
-        world.fault("compaction")
-    _disturb_table(world, rates)
-
-
-def _disturb_table(world: World, rates: Disturbances) -> None:
-    """Create the table of the log again, restore it from a backup, or remove old commits, by chance."""
-    rng, log = world.rng, world.log
-    if rng.random() < rates.create:
-        log.create_again(at_ms=world.now_ms)
-        world.fault("log that is created again")
-    if rng.random() < rates.expire:
-        log.expire(log.expired + rng.randrange(1, 9))
-        world.fault("commits removed by log retention")
-    if rng.random() < rates.restore:
-        log.restore(rng.randint(max(log.expired, DAYS - 1), log.version))
-        world.fault("log restored from a backup")
-    if log.restored is not None and rng.random() < NAMED_RATE:
-        log.give_name()
-        world.fault("history that gets a name")
-
-
-def _rewrite(world: World, rng: Random) -> None:
-    """Remove a record from the log by a commit, or give it another amount."""
-    slice_ = rng.choice(SLICES)
-    amounts = world.log.amounts(slice_)
-    is_change = rng.random() < 0.4
-    if len(amounts) > 1 or is_change:
-        amount = rng.randrange(1, 9) if is_change else None
-        world.log.rewrite(slice_, rng.randrange(len(amounts)), amount, at_ms=world.now_ms)
-        world.fault("changed records" if is_change else "erased records")
 
 
 def _settle(world: World, checkers: Checkers) -> None:
@@ -411,7 +314,7 @@ def _is_as_undisturbed(world: World, view: LedgerView) -> None:
         start = run.result.state_before
         assert start == state or (run.is_chain_start and start == EMPTY_STATE), f"{slice_.slice_id} does not follow"
         wanted = result_of(
-            world.pipeline(SPECS[0]), slice_, world.log.amounts(slice_), state=start, attempt_id="", log=run.result.log
+            world.pipeline(SPECS[0]), slice_, world.log.read(slice_), state=start, attempt_id="", log=run.result.log
         )
         shown = (run.result.run_id, dict(run.result.digests))
         assert shown == (wanted.run_id, dict(wanted.digests)), slice_.slice_id

@@ -177,8 +177,9 @@ class World:
 
     def pipeline(self, text: str) -> Pipeline:
         """Return the content of a pipeline file: a spec, and the rules of the world."""
-        if self.log.name:
-            text = text.replace(ORDER, f"{ORDER}  history: {self.log.name}\n")
+        log = f"{ORDER}  history: {self.log.name}\n" if self.log.name else ORDER
+        log += f"  distinct: {{by: [id], within: {self.log.reach}d}}\n" if self.log.reach else ""
+        text = text.replace(ORDER, log)
         return sales(text + self.rule + self.retention + self.restating)
 
     def request_context(self, actor: Actor, text: str) -> RequestContext:

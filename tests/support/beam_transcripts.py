@@ -48,7 +48,7 @@ ASSIGNERS: Mapping[str, Any] = {
     "GlobalWindows": Global,
     "CustomTimestampingFixedWindowsWindowFn": lambda size: CustomTimestamps(size_ms=size),
 }
-TRIGGERS: Mapping[str, Any] = {name: getattr(beam, name) for name in beam.__all__}
+TRIGGERS: Mapping[str, Any] = {name: kind for name, kind in vars(beam).items() if isinstance(kind, type)}
 
 
 def built(text: str, names: Mapping[str, Any]) -> Any:  # noqa: ANN401 - an assigner or a trigger

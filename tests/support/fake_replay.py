@@ -23,6 +23,7 @@ from jobs.orchestration.dag_orders import Order
 from jobs.orchestration.requests import Staging
 from jobs.orchestration.scheduling import Replay, replay
 from jobs.pipeline.files import parse_pipeline
+from jobs.pipeline.look_back import look_back
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning.request_context import RequestContext
 from jobs.planning.suites import load_checks
@@ -145,7 +146,8 @@ class FakeReplayer:
         self.orders.append(order)
         self.on_order(order)
         source, known = log_place(order.lake, order.pipeline), order.known_log
-        pinned = pin_log(source, by=order.pipeline.log.slice, slices=order.slices, known=known)
+        back = look_back(order.pipeline, order.slices)
+        pinned = pin_log(source, by=order.pipeline.log.slice, slices=back, known=known)
         records = DeltaTable(order.lake.event_log(order.pipeline)).to_pyarrow_table().to_pylist()
         state = order.before.fingerprint if order.before else EMPTY_STATE
         results = []

@@ -7,23 +7,23 @@ ms inside, so ours is Atlas's minus 1.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 
 from windowlib.atlas.policies import AtlasProfile
 from windowlib.atlas.window_stages import Hopping, Windows
 from windowlib.bounds import MIN_TIME_MS
-from windowlib.watermarks.timeline import ALL_SOURCES, Arrival, SourceRow, row_of_source, source_of_row
+from windowlib.watermarks.timeline import (
+    ALL_SOURCES,
+    Arrival,
+    SourceRow,
+    or_lowest,
+    or_none,
+    row_of_source,
+    source_of_row,
+)
 from windowlib.watermarks.valve import Channel, CombinedWatermark
 
 _OPEN_ENDS = "open_window_ends_ms"
-
-
-@dataclass(slots=True)
-class _Partition:
-    """The state of one partition of the source."""
-
-    max_event_time_ms: int
-    last_activity_ms: int
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,7 +39,8 @@ class AtlasDriver:
     watermark_ms: int = MIN_TIME_MS
     _max_event_time_ms: int | None = None
     _last_activity_ms: int | None = None
-    _partitions: dict[str, _Partition] = field(default_factory=dict)
+    _activity_ms: dict[str, int] = field(default_factory=dict)
+    """The clock at the last document of each partition. Its watermark is its greatest event time minus 1."""
     _combined: CombinedWatermark = field(default_factory=CombinedWatermark)
     _ends: list[int] = field(default_factory=list)
     """A heap of the ends of open windows, each once."""
@@ -83,18 +84,25 @@ class AtlasDriver:
 
     def snapshot(self) -> list[SourceRow]:
         """Return the row of all partitions together, then one row per partition."""
-        combined = self._combined.state.sources
         details = {_OPEN_ENDS: sorted(self._is_open)} if self._is_open else {}
-        rows = [self._row(details)]
-        for name, partition in sorted(self._partitions.items()):
-            channel = combined[name]
+        rows = [
+            SourceRow(
+                ALL_SOURCES,
+                or_none(self.watermark_ms),
+                self._max_event_time_ms,
+                last_activity_ms=self._last_activity_ms,
+                details=details,
+            )
+        ]
+        for name, last_activity_ms in sorted(self._activity_ms.items()):
+            channel = self._combined.state.sources[name]
             rows.append(
                 SourceRow(
                     row_of_source(name),
                     channel.watermark_ms,
-                    partition.max_event_time_ms,
+                    channel.watermark_ms + 1,
                     is_idle=channel.is_idle,
-                    last_activity_ms=partition.last_activity_ms,
+                    last_activity_ms=last_activity_ms,
                 )
             )
         return rows
@@ -102,27 +110,16 @@ class AtlasDriver:
     def restore(self, rows: Iterable[SourceRow]) -> None:
         for row in rows:
             if row.source == ALL_SOURCES:
-                self.watermark_ms = MIN_TIME_MS if row.watermark_ms is None else row.watermark_ms
+                self.watermark_ms = or_lowest(row.watermark_ms)
                 self._max_event_time_ms = row.max_event_time_ms
                 self._last_activity_ms = row.last_activity_ms
                 self._is_open = set(row.details.get(_OPEN_ENDS, ()))
-                self._ends = list(self._is_open)
-                heapify(self._ends)
+                self._ends = sorted(self._is_open)
             elif row.max_event_time_ms is not None and row.last_activity_ms is not None:
                 name = source_of_row(row.source)
-                self._partitions[name] = _Partition(row.max_event_time_ms, row.last_activity_ms)
-                watermark_ms = MIN_TIME_MS if row.watermark_ms is None else row.watermark_ms
-                self._combined.state.sources[name] = Channel(watermark_ms, is_idle=row.is_idle)
+                self._activity_ms[name] = row.last_activity_ms
+                self._combined.state.sources[name] = Channel(row.max_event_time_ms - 1, is_idle=row.is_idle)
         self._combined.state.watermark_ms = self.watermark_ms
-
-    def _row(self, details: dict[str, list[int]]) -> SourceRow:
-        return SourceRow(
-            ALL_SOURCES,
-            None if self.watermark_ms == MIN_TIME_MS else self.watermark_ms,
-            self._max_event_time_ms,
-            last_activity_ms=self._last_activity_ms,
-            details=details,
-        )
 
     def _closed_at(self, end_ms: int) -> int:
         """Return the watermark at which a window with this end closes."""
@@ -139,14 +136,10 @@ class AtlasDriver:
             self._is_open.discard(heappop(self._ends))
 
     def _on_partition(self, arrival: Arrival) -> None:
-        name, at_ms = arrival.source, arrival.timestamp_ms
-        partition = self._partitions.get(name)
-        if partition is None:
-            partition = self._partitions[name] = _Partition(at_ms, arrival.clock_ms)
-            self._combined.add(name)
-        partition.max_event_time_ms = max(partition.max_event_time_ms, at_ms)
-        partition.last_activity_ms = arrival.clock_ms
-        self._combined.set_watermark(name, partition.max_event_time_ms - 1)
+        if arrival.source not in self._activity_ms:
+            self._combined.add(arrival.source)
+        self._activity_ms[arrival.source] = arrival.clock_ms
+        self._combined.set_watermark(arrival.source, arrival.timestamp_ms - 1)
         self._combined.update()
         self._rise(self._combined.state.watermark_ms)
 
@@ -156,8 +149,4 @@ class AtlasDriver:
         if timeout_ms is None:
             return {}
         sources = self._combined.state.sources
-        return {
-            name: partition.last_activity_ms + timeout_ms
-            for name, partition in self._partitions.items()
-            if not sources[name].is_idle
-        }
+        return {name: at_ms + timeout_ms for name, at_ms in self._activity_ms.items() if not sources[name].is_idle}

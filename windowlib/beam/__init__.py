@@ -1,31 +1,16 @@
 """The composite triggers of the Beam model, for every assigner and profile (docs/reference/beam.md)."""
 
 from windowlib.beam.combinators import (
-    AfterAll,
-    AfterAny,
-    AfterCount,
-    AfterEach,
-    AfterProcessingTime,
-    AfterWatermark,
-    Always,
-    Default,
-    Never,
-    OrFinally,
-    Repeatedly,
+    AfterAll as AfterAll,
+    AfterAny as AfterAny,
+    AfterCount as AfterCount,
+    AfterEach as AfterEach,
+    AfterProcessingTime as AfterProcessingTime,
+    AfterWatermark as AfterWatermark,
+    Always as Always,
+    Default as Default,
+    Never as Never,
+    OrFinally as OrFinally,
+    Repeatedly as Repeatedly,
 )
-from windowlib.beam.composite import Composite
-
-__all__ = [
-    "AfterAll",
-    "AfterAny",
-    "AfterCount",
-    "AfterEach",
-    "AfterProcessingTime",
-    "AfterWatermark",
-    "Always",
-    "Composite",
-    "Default",
-    "Never",
-    "OrFinally",
-    "Repeatedly",
-]
+from windowlib.beam.composite import Composite as Composite

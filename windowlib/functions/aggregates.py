@@ -94,10 +94,7 @@ class Count:
 
     input_type: str | None = None
     output_type: str = "bigint"
-
-    @property
-    def state_columns(self) -> Columns:
-        return (("count", "bigint"),)
+    state_columns = (("count", "bigint"),)
 
     def create(self) -> int:
         return 0
@@ -135,11 +132,8 @@ class SumInteger:
 
     name: str
     output_type: str = "bigint"
-
-    @property
-    def state_columns(self) -> Columns:
-        """The total. 38 digits are enough for 10**19 values."""
-        return (("total", "decimal(38,0)"),)
+    state_columns = (("total", "decimal(38,0)"),)
+    """The total. 38 digits are enough for 10**19 values."""
 
     def create(self) -> int | None:
         return None
@@ -195,18 +189,15 @@ class SumDouble:
     is_mean: bool
     output_type: str = "double"
     parts_max: int = PARTS_MAX
-
-    @property
-    def state_columns(self) -> Columns:
-        """The values of windowlib.functions.exact_sum.SumState."""
-        return (
-            ("count", "bigint"),
-            ("mantissa", "binary"),
-            ("exponent", "int"),
-            ("nan_count", "bigint"),
-            ("positive_infinity_count", "bigint"),
-            ("negative_infinity_count", "bigint"),
-        )
+    state_columns = (
+        ("count", "bigint"),
+        ("mantissa", "binary"),
+        ("exponent", "int"),
+        ("nan_count", "bigint"),
+        ("positive_infinity_count", "bigint"),
+        ("negative_infinity_count", "bigint"),
+    )
+    """The values of windowlib.functions.exact_sum.SumState."""
 
     def create(self) -> ExactSum:
         return ExactSum()
@@ -255,10 +246,8 @@ class _CountedTotal:
 
     __slots__ = ()
 
-    @property
-    def state_columns(self) -> Columns:
-        """The count, and the total; of decimals, in units of the input's last digit."""
-        return (("count", "bigint"), ("total", "decimal(38,0)"))
+    state_columns = (("count", "bigint"), ("total", "decimal(38,0)"))
+    """The count, and the total; of decimals, in units of the input's last digit."""
 
     def create(self) -> tuple[int, int]:
         return (0, 0)

@@ -59,9 +59,7 @@ class Extreme:
     def merge(self, left: Accumulator, right: Accumulator) -> Accumulator:
         if right is None:
             return left
-        if left is None:
-            return right + 0.0 if right.__class__ is float else right
-        if self._is_better(right, left):
+        if left is None or self._is_better(right, left):
             return right + 0.0 if right.__class__ is float else right
         return left
 

@@ -4,21 +4,19 @@ from dataclasses import dataclass
 from decimal import Decimal
 from math import isfinite
 
-from windowlib.functions.aggregates import Columns, State
+from windowlib.functions.aggregates import State
 from windowlib.functions.exact_sum import SCALE_BITS, divide_rounded, to_bytes, units_of
 from windowlib.records.records import Position
 
 
+@dataclass(slots=True, eq=False)
 class _Moments:
     """Count, number of values that are not finite, exact sum (unit 2**-1074), exact sum of squares (unit 2**-2148)."""
 
-    __slots__ = ("count", "special_count", "squares", "total")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.special_count = 0
-        self.total = 0
-        self.squares = 0
+    count: int = 0
+    special_count: int = 0
+    total: int = 0
+    squares: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,11 +29,8 @@ class Variance:
 
     is_sample: bool
     output_type: str = "double"
-
-    @property
-    def state_columns(self) -> Columns:
-        """The counts and the two exact sums. A sum is in two's complement, big-endian, in as few bytes as possible."""
-        return (("count", "bigint"), ("special_count", "bigint"), ("total", "binary"), ("squares", "binary"))
+    state_columns = (("count", "bigint"), ("special_count", "bigint"), ("total", "binary"), ("squares", "binary"))
+    """The counts and the two exact sums. A sum is in two's complement, big-endian, in as few bytes as possible."""
 
     def create(self) -> _Moments:
         return _Moments()
@@ -72,16 +67,8 @@ class Variance:
         return divide_rounded(numerator, (count * divisor) << (2 * SCALE_BITS))
 
     def to_state(self, accumulator: _Moments) -> State:
-        return (
-            accumulator.count,
-            accumulator.special_count,
-            to_bytes(accumulator.total),
-            to_bytes(accumulator.squares),
-        )
+        sums = to_bytes(accumulator.total), to_bytes(accumulator.squares)
+        return (accumulator.count, accumulator.special_count, *sums)
 
     def from_state(self, state: State) -> _Moments:
-        accumulator = _Moments()
-        accumulator.count, accumulator.special_count = state[:2]
-        accumulator.total = int.from_bytes(state[2], "big", signed=True)
-        accumulator.squares = int.from_bytes(state[3], "big", signed=True)
-        return accumulator
+        return _Moments(*state[:2], *(int.from_bytes(total, "big", signed=True) for total in state[2:]))

@@ -91,11 +91,8 @@ def _check_type(label: str, kind: str, input_type: str, *, allowed: Sequence[str
         )
 
 
-class _Nothing:
-    """The accumulator of a reduce before the first value."""
-
-
-_NOTHING: Final = _Nothing()
+_NOTHING: Final = object()
+"""The accumulator of a reduce before the first value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,18 +8,20 @@ one NaN. Subclasses of plain types are refused, because their text would be read
 import base64
 import json
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from decimal import Decimal
 from typing import Any, Final
 
 from windowlib.errors import SpecError
 
-_BYTES: Final = "$bytes"
-_DECIMAL: Final = "$decimal"
-_TUPLE: Final = "$tuple"
-_OBJECT: Final = "$object"
-_PAIRS: Final = "$pairs"
-_MARKS: Final = frozenset({_BYTES, _DECIMAL, _TUPLE, _OBJECT, _PAIRS})
+_READERS: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "$bytes": base64.b64decode,
+    "$decimal": Decimal,
+    "$tuple": tuple,
+    "$object": dict,
+    "$pairs": dict,
+}
+"""The functions that read the content of a marked object, by mark."""
 PLAIN_ERRORS: Final = (ValueError, TypeError, LookupError, ArithmeticError, RecursionError)
 """The errors of reading a text or a state that no writer has made."""
 
@@ -100,27 +102,26 @@ def _encode(value: object) -> Any:  # noqa: ANN401 - see to_json
     kind = type(value)
     if kind in _OF_JSON:
         return value
-    match value:
-        case list() if kind is list:
-            return [_encode(item) for item in value]
-        case dict() if kind is dict:
-            return _encode_mapping(value)
-        case tuple() if kind is tuple:
-            return {_TUPLE: [_encode(item) for item in value]}
-        case bytes() if kind is bytes:
-            return {_BYTES: base64.b64encode(value).decode("ascii")}
-        case Decimal() if kind is Decimal:
-            return {_DECIMAL: str(value)}
-        case _:
-            raise _not_plain(value)
+    if kind not in _WRITERS:
+        raise _not_plain(value)
+    return _WRITERS[kind](value)
 
 
 def _encode_mapping(value: dict[Any, Any]) -> Any:  # noqa: ANN401 - see to_json
     if not all(type(name) is str for name in value):
         check_names(value)
-        return {_PAIRS: [[_encode(name), _encode(item)] for name, item in value.items()]}
+        return {"$pairs": [[_encode(name), _encode(item)] for name, item in value.items()]}
     plain = {name: _encode(item) for name, item in value.items()}
-    return {_OBJECT: list(plain.items())} if len(plain) == 1 and _MARKS & plain.keys() else plain
+    return {"$object": list(plain.items())} if len(plain) == 1 and _READERS.keys() & plain.keys() else plain
+
+
+_WRITERS: Final[Mapping[type, Callable[[Any], Any]]] = {
+    list: lambda value: [_encode(item) for item in value],
+    dict: _encode_mapping,
+    tuple: lambda value: {"$tuple": [_encode(item) for item in value]},
+    bytes: lambda value: {"$bytes": base64.b64encode(value).decode("ascii")},
+    Decimal: lambda value: {"$decimal": str(value)},
+}
 
 
 def _not_plain(value: object) -> SpecError:
@@ -135,14 +136,4 @@ def _decode(fields: dict[str, Any]) -> Any:  # noqa: ANN401 - see from_json
     if len(fields) != 1:
         return fields
     [(mark, content)] = fields.items()
-    match mark:
-        case "$bytes":
-            return base64.b64decode(content)
-        case "$decimal":
-            return Decimal(content)
-        case "$tuple":
-            return tuple(content)
-        case "$pairs" | "$object":
-            return dict(content)
-        case _:
-            return fields
+    return _READERS[mark](content) if mark in _READERS else fields

@@ -6,8 +6,9 @@ run and attempt) are never hashed (docs/explanation/laws.md), so two lakes with 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 
-from windowlib.records.column_types import Node, parse_type, spell_type, struct_type
+from windowlib.records.column_types import Node, parse_type, spell_type, struct_fields, struct_type
 
 SLICE_COLUMNS: Mapping[str, Node] = {"slice_id": "string", "attempt_id": "string", "run_id": "string"}
 PARTITION_COLUMNS = ("slice_id", "attempt_id")
@@ -92,19 +93,12 @@ def window_outputs(keys: Mapping[str, str], outputs: Mapping[str, str]) -> Table
         name=WINDOW_OUTPUTS,
         content={
             **_nodes(keys),
-            "window_start": "timestamp",
-            "window_end": "timestamp",
-            "pane_index": "integer",
-            "timing": "string",
-            "is_first": "boolean",
-            "is_last": "boolean",
-            "mode": "string",
-            "kind": "string",
-            "record_count": "long",
+            **_columns(
+                "window_start:timestamp, window_end:timestamp, pane_index:int, timing:string, is_first:boolean, "
+                "is_last:boolean, mode:string, kind:string, record_count:bigint"
+            ),
             **_nodes(outputs),
-            "nonspeculative_index": "integer",
-            "pane_time_ms": "long",
-            "watermark_ms": "long",
+            **_columns("nonspeculative_index:int, pane_time_ms:bigint, watermark_ms:bigint"),
         },
         coordinates={"fired_rank": "long"},
         keys=tuple(keys),
@@ -133,15 +127,10 @@ def late_records(record: Node) -> Table:
     """
     return Table(
         name=LATE_RECORDS,
-        content={
-            "record_hash": "long",
-            "event_time_ms": "long",
-            "missed_windows": {"type": "array", "elementType": WINDOW, "containsNull": True},
-            "missed_all": "boolean",
-            "watermark_ms": "long",
-            "late_by_ms": "long",
-            "reason": "string",
-        },
+        content=_columns(
+            f"record_hash:bigint, event_time_ms:bigint, missed_windows:array<{spell_type(WINDOW)}>, "
+            "missed_all:boolean, watermark_ms:bigint, late_by_ms:bigint, reason:string"
+        ),
         coordinates=_place(record),
     )
 
@@ -198,22 +187,17 @@ def window_state(
         name=WINDOW_STATE,
         content={
             **_nodes(keys),
-            "window_start_ms": "long",
-            "window_end_ms": "long",
-            "state_window_start_ms": "long",
-            "state_window_end_ms": "long",
+            **_columns(
+                "window_start_ms:bigint, window_end_ms:bigint, state_window_start_ms:bigint, state_window_end_ms:bigint"
+            ),
             **{f"acc_{name}": struct_type(_nodes(columns)) for name, columns in accumulators.items()},
             "contents": parse_type(contents),
-            "trigger_state": "string",
-            "record_count": "long",
-            **dict.fromkeys(
-                (f"{edges}_{part}" for edges in ("edge", "fired") for part in ("count", "xor", "sum")), "long"
+            **_columns(
+                "trigger_state:string, record_count:bigint, edge_count:bigint, edge_xor:bigint, edge_sum:bigint, "
+                "fired_count:bigint, fired_xor:bigint, fired_sum:bigint, pane_index:int, nonspeculative_count:int"
             ),
-            "pane_index": "integer",
-            "nonspeculative_count": "integer",
             **({"last_emitted": struct_type(_nodes(last))} if last else {}),
-            "last_count": "long",
-            **dict.fromkeys(("is_complete", "is_cleanup_silent", "is_orphan"), "boolean"),
+            **_columns("last_count:bigint, is_complete:boolean, is_cleanup_silent:boolean, is_orphan:boolean"),
         },
         coordinates={"key_group": "integer"},
         keys=tuple(keys),
@@ -230,12 +214,9 @@ def user_state(keys: Mapping[str, str]) -> Table:
         name=USER_STATE,
         content={
             **_nodes(keys),
-            "window_start_ms": "long",
-            "window_end_ms": "long",
-            "scope": "string",
-            "name": "string",
-            "kind": "string",
-            "content": "string",
+            **_columns(
+                "window_start_ms:bigint, window_end_ms:bigint, scope:string, name:string, kind:string, content:string"
+            ),
         },
         coordinates={"key_group": "integer"},
         keys=tuple(keys),
@@ -248,10 +229,7 @@ def timers(keys: Mapping[str, str]) -> Table:
         name=TIMERS,
         content={
             **_nodes(keys),
-            "window_start_ms": "long",
-            "window_end_ms": "long",
-            "domain": "string",
-            "at_ms": "long",
+            **_columns("window_start_ms:bigint, window_end_ms:bigint, domain:string, at_ms:bigint"),
         },
         coordinates={"key_group": "integer"},
         keys=tuple(keys),
@@ -279,15 +257,10 @@ def watermarks() -> Table:
     """
     return Table(
         name=WATERMARKS,
-        content={
-            "source": "string",
-            "watermark_ms": "long",
-            "max_event_time_ms": "long",
-            "is_idle": "boolean",
-            "is_aligned": "boolean",
-            "last_activity_ms": "long",
-            "details": "string",
-        },
+        content=_columns(
+            "source:string, watermark_ms:bigint, max_event_time_ms:bigint, is_idle:boolean, is_aligned:boolean, "
+            "last_activity_ms:bigint, details:string"
+        ),
         coordinates={},
     )
 
@@ -317,3 +290,9 @@ def spelled(columns: Mapping[str, Node]) -> dict[str, str]:
 
 def _nodes(columns: Mapping[str, str]) -> dict[str, Node]:
     return {name: parse_type(text) for name, text in columns.items()}
+
+
+@cache
+def _columns(columns: str) -> Mapping[str, Node]:
+    """Return columns from their names and types in Spark's spelling, such as `a:int, b:string`."""
+    return struct_fields(parse_type(f"struct<{columns}>"))

@@ -1,19 +1,19 @@
 """The firing of a Storm window: its pane, the context of its function, and the edges that close."""
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, assert_never
+from typing import Any
 
 from windowlib.bounds import GLOBAL_WINDOW, TimeWindow, Window
-from windowlib.functions.aggregates import Aggregate
-from windowlib.functions.window_functions import Aggregates, Place, ProcessFunction, Whole, WindowFunction
-from windowlib.keyed.call_context import CallContext
+from windowlib.functions.window_functions import Place, WindowFunction, process_function
+from windowlib.keyed.call_context import CallContext, emitted
 from windowlib.keyed.state import KeyedState, StateView
 from windowlib.keyed.timers import TimerService
-from windowlib.records.records import ON_TIME, Output, Pane, Position, Value
+from windowlib.records.records import ON_TIME, START, Output, Pane, Value
 from windowlib.records.tallies import FIRED, EdgeTallies, edges_of
-from windowlib.storm.manager import Policies, Queued
+from windowlib.storm.manager import Policies, Queued, WindowManager
 from windowlib.storm.profiles import StormProfile
+from windowlib.windows.contents import AggregatedContents
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,59 +40,69 @@ class Runtime:
     """The objects that all keys of one operator share."""
 
     windows: Windows
+    aggregated: AggregatedContents | None
+    """The aggregates of the function; None for a process function alone."""
     timers: TimerService
     user_state: KeyedState
     outputs: list[Output]
     tallies: EdgeTallies
 
 
-@dataclass(slots=True)
-class LastPane:
-    """The end of the last window of a key, and the number of panes with that end."""
+class KeyWindows:
+    """The windows of one key. As the listener of its manager it emits panes and counts the edges that close.
 
-    end_ms: int | None = None
-    count: int = 0
+    `end_ms` is the end of the last window, `pane_count` the number of panes with that end. `position` is the place in
+    the log of the record that causes the next call. `due_ms` and `tick_ms` are the times of the key's timers.
+    """
 
+    __slots__ = ("_runtime", "due_ms", "end_ms", "key", "manager", "pane_count", "position", "tick_ms")
 
-class Cause(NamedTuple):
-    """The key whose windows fire, its last pane, and the log position of the record that caused the firing."""
-
-    key: Hashable
-    last_pane: LastPane
-    position: Position
-
-
-class Firing:
-    """The listener of one key's window manager, made for each call: emits panes and counts the edges that close."""
-
-    __slots__ = ("_cause", "_runtime")
-
-    def __init__(self, runtime: Runtime, cause: Cause) -> None:
+    def __init__(self, runtime: Runtime, key: Hashable) -> None:
         self._runtime = runtime
-        self._cause = cause
+        self.key = key
+        self.manager = WindowManager(runtime.windows.policies)
+        self.end_ms: int | None = None
+        self.pane_count = 0
+        self.position = START
+        self.due_ms: int | None = None
+        self.tick_ms: int | None = None
 
     def on_activation(
         self, events: Sequence[Queued], new: Sequence[Queued], expired: Sequence[Queued], *, reference_ms: int
     ) -> None:
         """Emit a pane for each value that the function returns for the window."""
-        runtime, cause = self._runtime, self._cause
+        runtime = self._runtime
         window = self._window(events, reference_ms)
         ctx = StormContext(
-            key=cause.key,
+            key=self.key,
             timestamp_ms=window.end_ms,
-            place=Place(cause.key, window),
+            place=Place(self.key, window),
             new=tuple([event.value for event in new]),
             expired=tuple([event.value for event in expired]),
             timers=runtime.timers,
             keyed_state=runtime.user_state,
             outputs=runtime.outputs,
-            position=cause.position,
+            position=self.position,
         )
-        if cause.last_pane.end_ms != window.end_ms:
-            cause.last_pane.end_ms, cause.last_pane.count = window.end_ms, 0
-        for values in results_of(runtime.windows.function, events, ctx):
+        if self.end_ms != window.end_ms:
+            self.end_ms, self.pane_count = window.end_ms, 0
+        for values in self._results(events, ctx):
             runtime.outputs.append(self._pane(window, values, len(events)))
-            cause.last_pane.count += 1
+            self.pane_count += 1
+
+    def _results(self, events: Sequence[Queued], ctx: "StormContext") -> Iterator[Any]:
+        """Return the values of this window's panes, one for each pane.
+
+        Raises SpecError: the function returned no list of values.
+        """
+        aggregated = self._runtime.aggregated
+        values: Sequence[Any] = [event.value for event in events]
+        if aggregated is not None:
+            accumulators = aggregated.create()
+            aggregated.add_values(accumulators, values, [event.position for event in events])
+            values = (aggregated.result(accumulators),)
+        then = process_function(self._runtime.windows.function)
+        return emitted(values if then is None else then.process(ctx.place, values, ctx))
 
     def _window(self, events: Sequence[Queued], reference_ms: int) -> Window:
         """Return the bounds of a window, which Storm closes on the right.
@@ -109,9 +119,9 @@ class Firing:
         return TimeWindow(min(times_ms) - 1, max(reference_ms, *times_ms))
 
     def _pane(self, window: Window, values: Value, count: int) -> Pane:
-        index = self._cause.last_pane.count
+        index = self.pane_count
         return Pane(
-            key=self._cause.key,
+            key=self.key,
             window=window,
             values=values,
             pane_index=index,
@@ -122,7 +132,7 @@ class Firing:
             kind="result",
             record_count=count,
             watermark_ms=self._runtime.timers.watermark_ms,
-            position=self._cause.position,
+            position=self.position,
             timestamp_ms=window.last_ms if window.end_ms is None else window.end_ms,
             nonspeculative_index=index,
         )
@@ -154,29 +164,3 @@ class StormContext(CallContext):
     def window_state(self) -> StateView:
         """Always empty: a Storm window ends when it fires, so `StormSpec` refuses a function with window state."""
         return self.keyed_state.view(self.key, self.place.window)
-
-
-def results_of(function: WindowFunction, events: Sequence[Queued], ctx: StormContext) -> Iterable[Any]:
-    """Return the values of this window's panes, one for each pane."""
-    match function:
-        case Aggregates():
-            columns = enumerate(function.aggregates)
-            result: Any = tuple(
-                [_fold(aggregate, [(event.value[i], event.position) for event in events]) for i, aggregate in columns]
-            )
-            then = function.then
-        case Whole():
-            result = _fold(function.aggregate, [(event.value, event.position) for event in events])
-            then = function.then
-        case ProcessFunction():
-            return function.process(ctx.place, [event.value for event in events], ctx)
-        case _:
-            assert_never(function)
-    return (result,) if then is None else then.process(ctx.place, (result,), ctx)
-
-
-def _fold(aggregate: Aggregate, inputs: Iterable[tuple[Value, Position]]) -> Value:
-    accumulator = aggregate.create()
-    for value, position in inputs:
-        accumulator = aggregate.add(accumulator, value, position)
-    return aggregate.result(accumulator)

@@ -7,8 +7,10 @@ The operator drives the manager with one tuple, watermark or tick at a time. The
 from bisect import insort
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, assert_never
+from operator import attrgetter
+from typing import Any, Final, Protocol
 
+from windowlib.bounds import MIN_TIME_MS
 from windowlib.records.records import Position
 from windowlib.storm.policies import (
     Action,
@@ -21,7 +23,6 @@ from windowlib.storm.policies import (
     WatermarkCountEviction,
     WatermarkCountTrigger,
     WatermarkTimeTrigger,
-    uncovered_after_ms,
 )
 
 COMPACT_EVERY: Final = 100
@@ -97,35 +98,72 @@ class WindowManager:
             event.reason = policies.late_reason
         self.queue.append(event)
         policies.eviction.track(state)
-        match policies.trigger:
-            case CountTrigger():
-                policies.trigger.on_tuple(event.at_ms, _Handler(self, event.at_ms, listener))
-            case TimeTrigger():
-                pass
-            case WatermarkCountTrigger() | WatermarkTimeTrigger():
-                if self._waits_for(event.at_ms):
-                    insort(self._waiting, event.at_ms)
-            case _:
-                assert_never(policies.trigger)
+        if isinstance(policies.trigger, CountTrigger):
+            state.since_trigger += 1
+            if state.since_trigger >= policies.trigger.count:
+                self._fire(Context(event.at_ms), listener)
+        elif self._waits_for(event.at_ms):
+            insort(self._waiting, event.at_ms)
         self._compact(event.at_ms, listener)
 
     def on_watermark(self, due_ms: int, listener: Listener) -> None:
-        """Advance to a watermark: windows that end at `due_ms` or earlier may fire."""
-        trigger = self._policies.trigger
-        match trigger:
-            case WatermarkCountTrigger() | WatermarkTimeTrigger():
-                trigger.on_watermark(due_ms, _Handler(self, due_ms, listener))
-                self._find_waiting()
-            case CountTrigger() | TimeTrigger():
-                pass
+        """Advance to a watermark: windows that end at `due_ms` or earlier may fire. Triggers on the clock ignore it."""
+        match self._policies.trigger:
+            case WatermarkCountTrigger() as trigger:
+                self._slide_in_count(trigger, due_ms, listener)
+            case WatermarkTimeTrigger() as trigger:
+                self._slide_in_time(trigger, due_ms, listener)
             case _:
-                assert_never(trigger)
+                pass
+        self._find_waiting()
         self._compact(due_ms, listener)
 
+    def _slide_in_count(self, trigger: WatermarkCountTrigger, due_ms: int, listener: Listener) -> None:
+        """Fire once for each complete slide among the tuples up to `due_ms`."""
+        state, count = self.state, trigger.count
+        reference_ms = MIN_TIME_MS if state.last_reference_ms is None else state.last_reference_ms
+        if trigger.counts_each_once:
+            times_ms = [event.at_ms for event in self.queue[state.admitted :] if event.at_ms <= due_ms]
+            self._admit(len(times_ms) - len(times_ms) % count, due_ms)
+        else:
+            times_ms = [event.at_ms for event in self.queue if reference_ms < event.at_ms <= due_ms]
+        for start in range(0, len(times_ms) - count + 1, count):
+            reference_ms = max(reference_ms, *times_ms[start : start + count])
+            self._fire(Context(reference_ms, sliding_count=count), listener)
+            state.last_reference_ms = reference_ms
+
+    def _slide_in_time(self, trigger: WatermarkTimeTrigger, due_ms: int, listener: Listener) -> None:
+        """Fire for each window end up to `due_ms`."""
+        end_ms = self.state.next_end_ms
+        if end_ms is None:
+            end_ms = self._next_end(trigger.slide_ms, self._covered_ms(), due_ms)
+        while end_ms is not None and end_ms <= due_ms:
+            is_fired = self._fire(Context(end_ms, due_count=self._take_due(end_ms)), listener)
+            if is_fired and trigger.repeats:
+                end_ms += trigger.slide_ms
+                continue
+            next_ms = self._next_end(trigger.slide_ms, end_ms, due_ms)
+            if next_ms is None and trigger.retries:
+                break
+            end_ms = next_ms
+        self.state.next_end_ms = end_ms
+
+    def _next_end(self, slide_ms: int, after_ms: int, due_ms: int) -> int | None:
+        """Return the time of the earliest tuple with after < time <= due, rounded up to a multiple of the slide.
+
+        None: there is no such tuple. Source: Storm, WatermarkTimeTriggerPolicy.getNextAlignedWindowTs, which rounds
+        wrongly before 1970.
+        """
+        earliest_ms = min((event.at_ms for event in self.queue if after_ms < event.at_ms <= due_ms), default=None)
+        return None if earliest_ms is None else -(-earliest_ms // slide_ms) * slide_ms
+
     def on_tick(self, at_ms: int, listener: Listener) -> None:
-        """Fire the clock's trigger at `at_ms`, which must be one of its ticks. Other triggers ignore the call."""
-        if isinstance(self._policies.trigger, TimeTrigger):
-            self._policies.trigger.on_tick(at_ms, _Handler(self, at_ms, listener))
+        """Fire the clock's trigger at `at_ms`, which must be one of its ticks. Other triggers ignore the call.
+
+        The window holds the tuples before `at_ms`: more tuples may still arrive at `at_ms` itself.
+        """
+        if isinstance(trigger := self._policies.trigger, TimeTrigger):
+            self._fire(Context(at_ms - 1, interval_ms=trigger.interval_ms), listener)
 
     def skip_tick(self, at_ms: int) -> None:
         """Record that the tick `at_ms` passed while the manager had nothing to fire or expire."""
@@ -134,18 +172,10 @@ class WindowManager:
 
     def next_due_ms(self, due_ms: int) -> int | None:
         """Return the lowest watermark that could fire or expire anything, or None. `due_ms` is the last watermark."""
-        trigger, state, waiting = self._policies.trigger, self.state, self._waiting
-        match trigger:
-            case WatermarkTimeTrigger():
-                if state.next_end_ms is not None and state.next_end_ms > due_ms:
-                    return state.next_end_ms
-                count = 1
-            case WatermarkCountTrigger():
-                count = trigger.count
-            case CountTrigger() | TimeTrigger():
-                return None
-            case _:
-                assert_never(trigger)
+        trigger, end_ms, waiting = self._policies.trigger, self.state.next_end_ms, self._waiting
+        if isinstance(trigger, WatermarkTimeTrigger) and end_ms is not None and end_ms > due_ms:
+            return end_ms
+        count = trigger.count if isinstance(trigger, WatermarkCountTrigger) else 1
         return max(waiting[count - 1], due_ms + 1) if len(waiting) >= count else None
 
     @property
@@ -171,12 +201,13 @@ class WindowManager:
         self._previous = [event for event in self.queue if event.is_previous]
         self._find_waiting()
 
-    def fire(self, context: Context, handler: "_Handler") -> bool:
+    def _fire(self, context: Context, listener: Listener) -> bool:
+        """Scan for the window that `context` describes; return whether it held a tuple."""
         policies = self._policies
         policies.eviction.set_context(self.state, context)
-        window = self._scan(handler, is_full=True)
+        window = self._scan(context.reference_ms, listener, is_full=True)
         if policies.keeps_due_order:
-            window.sort(key=_position)
+            window.sort(key=attrgetter("position"))
         expired, self.expired = self.expired, []
         new = [event for event in window if not event.is_previous]
         for event in self._previous:
@@ -185,11 +216,11 @@ class WindowManager:
         for event in window:
             event.is_previous = event.is_shown = True
         if window:
-            handler.listener.on_activation(window, new, expired, reference_ms=context.reference_ms)
+            listener.on_activation(window, new, expired, reference_ms=context.reference_ms)
         self.state.since_trigger = 0
         return bool(window)
 
-    def admit(self, count: int, until_ms: int) -> None:
+    def _admit(self, count: int, until_ms: int) -> None:
         """Move tuples that are not admitted to the end of the admitted ones: the first `count` up to `until_ms`."""
         front, rest = self.queue[: self.state.admitted], []
         for event in self.queue[self.state.admitted :]:
@@ -201,29 +232,28 @@ class WindowManager:
         self.state.admitted = len(front)
         self.queue = front + rest
 
-    def take_due(self, until_ms: int) -> int:
+    def _take_due(self, until_ms: int) -> int:
         """Return how many tuples of the queue are due at `until_ms`.
 
         A count length with `keeps_due_order` also admits these tuples.
         """
         if self._policies.keeps_due_order and isinstance(self._policies.eviction, WatermarkCountEviction):
-            self.admit(len(self.queue), until_ms)
+            self._admit(len(self.queue), until_ms)
             return self.state.admitted
         return sum(event.at_ms <= until_ms for event in self.queue)
 
     def _compact(self, now_ms: int, listener: Listener) -> None:
         self._adds += 1
-        if self._adds >= self._policies.compact_every and self._scan(_Handler(self, now_ms, listener), is_full=False):
+        if self._adds >= self._policies.compact_every and self._scan(now_ms, listener, is_full=False):
             self._find_waiting()
 
-    def _scan(self, handler: "_Handler", *, is_full: bool) -> list[Queued]:
+    def _scan(self, now_ms: int, listener: Listener, *, is_full: bool) -> list[Queued]:
         """Apply the eviction policy to each tuple. A scan that is not full ends at the first tuple that stays.
 
         Returns:
             The tuples of the window after a full scan, else the tuples that expired.
         """
-        policies, state = self._policies, self.state
-        evict, now_ms = policies.eviction.evict, handler.now_ms
+        evict, state = self._policies.eviction.evict, self.state
         expired: list[Queued] = []
         kept: list[Queued] = []
         window: list[Queued] = []
@@ -247,7 +277,7 @@ class WindowManager:
         if expired:
             self.queue = kept
             self.expired += expired
-            handler.listener.on_expiry(expired)
+            listener.on_expiry(expired)
         return window if is_full else expired
 
     def _blame(self, behind: Sequence[Queued]) -> None:
@@ -259,57 +289,21 @@ class WindowManager:
             if event.at_ms <= reference_ms and event.reason is None:
                 event.reason = reason
 
+    def _covered_ms(self) -> int:
+        """Return the end of the last scanned window, or the least time if there was no scan."""
+        return MIN_TIME_MS if self.state.reference_ms is None else self.state.reference_ms
+
     def _waits_for(self, at_ms: int) -> bool:
         """Tell whether a trigger on event time waits for a tuple that is not admitted."""
-        trigger, state = self._policies.trigger, self.state
-        match trigger:
-            case WatermarkTimeTrigger():
-                return trigger.retries or at_ms > uncovered_after_ms(state)
-            case WatermarkCountTrigger():
-                return trigger.counts_each_once or state.last_reference_ms is None or at_ms > state.last_reference_ms
-            case CountTrigger() | TimeTrigger():
-                return False
+        last_ms = self.state.last_reference_ms
+        match self._policies.trigger:
+            case WatermarkTimeTrigger(retries=retries):
+                return retries or at_ms > self._covered_ms()
+            case WatermarkCountTrigger(counts_each_once=counts_each_once):
+                return counts_each_once or last_ms is None or at_ms > last_ms
             case _:
-                assert_never(trigger)
+                return False
 
     def _find_waiting(self) -> None:
         first = self.state.admitted
         self._waiting = sorted(event.at_ms for event in self.queue[first:] if self._waits_for(event.at_ms))
-
-
-class _Handler:
-    """The `TriggerHandler` of a manager during one call."""
-
-    __slots__ = ("_manager", "listener", "now_ms")
-
-    def __init__(self, manager: WindowManager, now_ms: int, listener: Listener) -> None:
-        self._manager = manager
-        self.now_ms = now_ms
-        self.listener = listener
-
-    @property
-    def state(self) -> PolicyState:
-        return self._manager.state
-
-    def fire(self, context: Context) -> bool:
-        return self._manager.fire(context, self)
-
-    def take_due(self, until_ms: int) -> int:
-        return self._manager.take_due(until_ms)
-
-    def earliest_ms(self, *, after_ms: int, until_ms: int) -> int | None:
-        return min(self.times_ms(after_ms=after_ms, until_ms=until_ms), default=None)
-
-    def times_ms(self, *, after_ms: int, until_ms: int) -> list[int]:
-        return [event.at_ms for event in self._manager.queue if after_ms < event.at_ms <= until_ms]
-
-    def waiting_ms(self, until_ms: int) -> list[int]:
-        queue, first = self._manager.queue, self._manager.state.admitted
-        return [event.at_ms for event in queue[first:] if event.at_ms <= until_ms]
-
-    def admit(self, count: int, until_ms: int) -> None:
-        self._manager.admit(count, until_ms)
-
-
-def _position(event: Queued) -> Position:
-    return event.position

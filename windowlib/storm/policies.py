@@ -1,14 +1,13 @@
 """Storm's policies: eviction policies decide which tuples a window holds, trigger policies when the manager scans.
 
-A policy is a frozen value. Its state is in `PolicyState`, plain numbers that a checkpoint stores. Windows are closed on
-the right: a window that ends at `reference_ms` holds the tuples with reference - length < time <= reference.
+A policy is a frozen value, and the window manager applies it. Its state is in `PolicyState`, plain numbers that a
+checkpoint stores. Windows are closed on the right: a window that ends at `reference_ms` holds the tuples with
+reference - length < time <= reference.
 """
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, NamedTuple, Protocol
-
-from windowlib.bounds import MIN_TIME_MS
+from typing import Final, NamedTuple
 
 TAKES_ALL_MS: Final = (1 << 31) - 1
 """The extension of Storm's first window on the clock: the greatest Java int, so that the window holds every tuple."""
@@ -63,33 +62,46 @@ class PolicyState:
     """The number of tuples at the front of the queue that a trigger with `counts_each_once` has counted."""
 
 
+class EvictionPolicy:
+    """The base class of eviction policies."""
+
+    __slots__ = ()
+
+    def track(self, state: PolicyState) -> None:
+        """Take note of a tuple that enters the queue."""
+
+    def set_context(self, state: PolicyState, context: Context) -> None:
+        """Take note of the window that is to fire."""
+        state.reference_ms = context.reference_ms
+
+    def evict(self, at_ms: int, state: PolicyState, now_ms: int) -> Action:
+        """Decide about the tuple with time `at_ms`. `now_ms` is the time of a scan before the first window."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True, slots=True)
-class CountEviction:
+class CountEviction(EvictionPolicy):
     """Keeps the last `count` tuples, on the clock."""
 
     count: int
 
     def track(self, state: PolicyState) -> None:
-        """Count a tuple that enters the queue."""
         state.count += 1
-
-    def set_context(self, state: PolicyState, context: Context) -> None:
-        """Store the window's end."""
-        state.reference_ms = context.reference_ms
 
     def evict(self, at_ms: int, state: PolicyState, now_ms: int) -> Action:  # noqa: ARG002
         """Expire from the front of the queue until `count` are left."""
-        return _evict_beyond(self.count, state)
+        if state.count <= self.count:
+            return Action.PROCESS
+        state.count -= 1
+        return Action.EXPIRE
 
 
 @dataclass(frozen=True, slots=True)
-class WatermarkCountEviction:
-    """Keeps the last `count` tuples that are due, on event time."""
-
-    count: int
+class WatermarkCountEviction(CountEviction):
+    """Keeps the last `count` tuples that are due, on event time. A tuple counts only when it is due."""
 
     def track(self, state: PolicyState) -> None:
-        """Do nothing: a tuple counts only when it is due."""
+        pass
 
     def set_context(self, state: PolicyState, context: Context) -> None:
         """Store the window's end and the number of due tuples.
@@ -103,27 +115,23 @@ class WatermarkCountEviction:
             state.count = state.processed + (context.sliding_count or 0)
         state.processed = 0
 
-    def evict(self, at_ms: int, state: PolicyState, now_ms: int) -> Action:  # noqa: ARG002
+    def evict(self, at_ms: int, state: PolicyState, now_ms: int) -> Action:
         """Expire due tuples from the front of the queue until `count` are left; these are the window."""
         if state.reference_ms is None:
             return Action.STOP
         if at_ms > state.reference_ms or state.processed >= state.count:
             return Action.KEEP
-        action = _evict_beyond(self.count, state)
-        if action is Action.PROCESS:
-            state.processed += 1
+        action = CountEviction.evict(self, at_ms, state, now_ms)
+        state.processed += action is Action.PROCESS
         return action
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimeEviction:
+class TimeEviction(EvictionPolicy):
     """Keeps the tuples of the last `length_ms`, on the clock."""
 
     length_ms: int
     first_takes_all: bool
-
-    def track(self, state: PolicyState) -> None:
-        """Do nothing: `evict` needs only the tuple's time."""
 
     def set_context(self, state: PolicyState, context: Context) -> None:
         """Store the window's end, and extend the window by the delay of its trigger."""
@@ -144,7 +152,7 @@ class TimeEviction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WatermarkTimeEviction:
+class WatermarkTimeEviction(EvictionPolicy):
     """Keeps the tuples of the last `length_ms`, on event time.
 
     A scan ends at a tuple that is later than the window's end by more than `stop_beyond_ms`. If that is None, a scan
@@ -153,12 +161,6 @@ class WatermarkTimeEviction:
 
     length_ms: int
     stop_beyond_ms: int | None = None
-
-    def track(self, state: PolicyState) -> None:
-        """Do nothing: `evict` needs only the tuple's time."""
-
-    def set_context(self, state: PolicyState, context: Context) -> None:
-        state.reference_ms = context.reference_ms
 
     def evict(self, at_ms: int, state: PolicyState, now_ms: int) -> Action:  # noqa: ARG002
         """Compare the tuple's age at the window's end with the length."""
@@ -172,53 +174,11 @@ class WatermarkTimeEviction:
         return Action.EXPIRE if age_ms >= self.length_ms else Action.PROCESS
 
 
-EvictionPolicy = CountEviction | WatermarkCountEviction | TimeEviction | WatermarkTimeEviction
-
-
-def _evict_beyond(length: int, state: PolicyState) -> Action:
-    if state.count > length:
-        state.count -= 1
-        return Action.EXPIRE
-    return Action.PROCESS
-
-
-class TriggerHandler(Protocol):
-    """The window manager as its trigger uses it."""
-
-    @property
-    def state(self) -> PolicyState:
-        """The state of the manager's policies."""
-
-    def fire(self, context: Context) -> bool:
-        """Scan for the window that `context` describes; return whether it held a tuple."""
-
-    def take_due(self, until_ms: int) -> int:
-        """Return how many tuples of the queue are due at `until_ms`."""
-
-    def earliest_ms(self, *, after_ms: int, until_ms: int) -> int | None:
-        """Return the time of the earliest tuple with after < time <= until, or None if there is no such tuple."""
-
-    def times_ms(self, *, after_ms: int, until_ms: int) -> list[int]:
-        """Return the times of the tuples with after < time <= until, in the queue's order."""
-
-    def waiting_ms(self, until_ms: int) -> list[int]:
-        """Return the times up to `until_ms` of the tuples that are not admitted, in the queue's order."""
-
-    def admit(self, count: int, until_ms: int) -> None:
-        """Admit the first `count` tuples of `waiting_ms`: move them to the end of the admitted tuples."""
-
-
 @dataclass(frozen=True, slots=True)
 class CountTrigger:
     """Fires at every `count`-th tuple, on the clock."""
 
     count: int
-
-    def on_tuple(self, at_ms: int, handler: TriggerHandler) -> None:
-        """Count a tuple, and fire if it completes the slide."""
-        handler.state.since_trigger += 1
-        if handler.state.since_trigger >= self.count:
-            handler.fire(Context(at_ms))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,34 +188,16 @@ class TimeTrigger:
     interval_ms: int
     repeats: bool
 
-    def on_tick(self, at_ms: int, handler: TriggerHandler) -> None:
-        """Fire for the tuples before `at_ms`; more tuples may still arrive at `at_ms` itself."""
-        handler.fire(Context(at_ms - 1, interval_ms=self.interval_ms))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatermarkCountTrigger:
     """Fires at every `count`-th tuple that the watermark has passed.
 
-    `StormProfile` documents `counts_each_once`. If it is true, the trigger admits the tuples that it counts.
+    `StormProfile` documents `counts_each_once`. If it is true, the manager admits the tuples that it counts.
     """
 
     count: int
     counts_each_once: bool
-
-    def on_watermark(self, due_ms: int, handler: TriggerHandler) -> None:
-        """Fire once for each complete slide among the tuples up to `due_ms`."""
-        state = handler.state
-        reference_ms = MIN_TIME_MS if state.last_reference_ms is None else state.last_reference_ms
-        if self.counts_each_once:
-            times_ms = handler.waiting_ms(due_ms)
-            handler.admit(len(times_ms) - len(times_ms) % self.count, due_ms)
-        else:
-            times_ms = handler.times_ms(after_ms=reference_ms, until_ms=due_ms)
-        for start in range(0, len(times_ms) - self.count + 1, self.count):
-            reference_ms = max(reference_ms, *times_ms[start : start + self.count])
-            handler.fire(Context(reference_ms, sliding_count=self.count))
-            state.last_reference_ms = reference_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,42 +205,12 @@ class WatermarkTimeTrigger:
     """Fires at every multiple of `slide_ms` that the watermark has passed, but skips empty windows.
 
     `repeats`: after a window that held a tuple, the next window ends one slide later, with or without new tuples.
-    `retries`: if a window was empty, the trigger scans for the same end again at the next watermark.
+    `retries`: if a window was empty, the manager scans for the same end again at the next watermark.
     """
 
     slide_ms: int
     repeats: bool
     retries: bool
 
-    def on_watermark(self, due_ms: int, handler: TriggerHandler) -> None:
-        """Fire for each window end up to `due_ms`."""
-        state = handler.state
-        end_ms = state.next_end_ms
-        if end_ms is None:
-            end_ms = self._next_end(uncovered_after_ms(state), due_ms, handler)
-        while end_ms is not None and end_ms <= due_ms:
-            is_fired = handler.fire(Context(end_ms, due_count=handler.take_due(end_ms)))
-            if is_fired and self.repeats:
-                end_ms += self.slide_ms
-                continue
-            next_ms = self._next_end(end_ms, due_ms, handler)
-            if next_ms is None and self.retries:
-                break
-            end_ms = next_ms
-        state.next_end_ms = end_ms
-
-    def _next_end(self, after_ms: int, due_ms: int, handler: TriggerHandler) -> int | None:
-        """Return the time of the earliest tuple after `after_ms`, rounded up to a multiple of the slide, or None.
-
-        Source: Storm, WatermarkTimeTriggerPolicy.getNextAlignedWindowTs, which rounds wrongly before 1970.
-        """
-        earliest_ms = handler.earliest_ms(after_ms=after_ms, until_ms=due_ms)
-        return None if earliest_ms is None else -(-earliest_ms // self.slide_ms) * self.slide_ms
-
 
 TriggerPolicy = CountTrigger | TimeTrigger | WatermarkCountTrigger | WatermarkTimeTrigger
-
-
-def uncovered_after_ms(state: PolicyState) -> int:
-    """Return the end of the last scanned window, or the least time if there was no scan."""
-    return MIN_TIME_MS if state.reference_ms is None else state.reference_ms

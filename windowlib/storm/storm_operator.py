@@ -9,12 +9,12 @@ from typing import Final
 
 from windowlib.bounds import TimeWindow, Window
 from windowlib.errors import SpecError
-from windowlib.functions.window_functions import process_function
+from windowlib.functions.window_functions import ProcessFunction, process_function
 from windowlib.keyed.key_order import group_of_order
 from windowlib.keyed.snapshots import Snapshot, WindowStateRow
 from windowlib.keyed.state import KeyedState
 from windowlib.keyed.state_rules import ONE_ROW, wrong_value
-from windowlib.keyed.timers import KeyGroupRange, TimedOperator, TimerService
+from windowlib.keyed.timers import KeyGroupRange, TimedOperator, TimerQueue, TimerService
 from windowlib.keyed.watermark_check import check_watermark
 from windowlib.records.records import (
     ASSIGNED,
@@ -31,26 +31,15 @@ from windowlib.records.records import (
 )
 from windowlib.records.tables import WINDOW_STATE
 from windowlib.records.tallies import NEW, EdgeTallies
-from windowlib.storm.firing import Cause, Firing, LastPane, Runtime, Windows
+from windowlib.storm.firing import KeyWindows, Runtime, Windows
 from windowlib.storm.manager import Queued, WindowManager
 from windowlib.storm.manager_rows import manager_row, restore_manager
 from windowlib.storm.reasons import BEFORE_START, LATE_LOGGED, LATE_STREAM
+from windowlib.windows.contents import AggregatedContents
 
 MISSED_MAX: Final = 100
 """A late record lists the windows that it missed if a record is in at most this many windows."""
 _NO_NAMESPACE: Final = ()
-
-
-class _Windowed:
-    """The state of one key: its manager, its last pane, and the times of its timers."""
-
-    __slots__ = ("due_ms", "last_pane", "manager", "tick_ms")
-
-    def __init__(self, manager: WindowManager) -> None:
-        self.manager = manager
-        self.last_pane = LastPane()
-        self.due_ms: int | None = None
-        self.tick_ms: int | None = None
 
 
 class StormOperator(TimedOperator):
@@ -64,13 +53,14 @@ class StormOperator(TimedOperator):
         self._windows = windows
         self._profile = windows.profile
         self._timers = TimerService("storm-windows", groups, stale_max=windows.stale_max)
-        then = process_function(windows.function)
+        function, then = windows.function, process_function(windows.function)
         self._user_state = KeyedState(then.state if then else (), self._timers)
-        self._keys: dict[Hashable, _Windowed] = {}
+        self._keys: dict[Hashable, KeyWindows] = {}
         self._outputs: list[Output] = []
         self._tallies = EdgeTallies()
         self._runtime = Runtime(
             windows=windows,
+            aggregated=None if isinstance(function, ProcessFunction) else AggregatedContents(function),
             timers=self._timers,
             user_state=self._user_state,
             outputs=self._outputs,
@@ -86,8 +76,8 @@ class StormOperator(TimedOperator):
         Without this call, ticks count from the operator's own first record.
         """
         self._first_arrival_ms = first_arrival_ms
-        for key, windowed in list(self._keys.items()):
-            self._wait(key, windowed)
+        for windows in list(self._keys.values()):
+            self._wait(windows)
 
     def process(self, record: Record) -> Fate:
         """Process one record under the watermark before it, and return its fate.
@@ -111,32 +101,31 @@ class StormOperator(TimedOperator):
             return LATE
         identity = record.record_hash
         self._tallies.add(NEW, (1, identity, identity))
-        windowed = self._keys.get(record.key)
-        if windowed is None:
-            windowed = self._keys[record.key] = _Windowed(WindowManager(self._windows.policies))
-        self._skip_ticks(windowed.manager)
-        event = Queued(record.position, at_ms, record.value, identity)
-        windowed.manager.add(event, self._firing(record.key, windowed, record.position))
-        self._wait(record.key, windowed)
+        windows = self._keys.get(record.key)
+        if windows is None:
+            windows = self._keys[record.key] = KeyWindows(self._runtime, record.key)
+        self._skip_ticks(windows.manager)
+        windows.position = record.position
+        windows.manager.add(Queued(record.position, at_ms, record.value, identity), windows)
+        self._wait(windows)
         return ASSIGNED
 
     def advance_watermark(self, watermark_ms: int, position: Position = START) -> None:
         check_watermark(self._timers.watermark_ms, watermark_ms, position)
         for _, timer in self._timers.advance_watermark(watermark_ms):
-            windowed = self._keys[timer.key]
-            windowed.due_ms = None
-            firing = self._firing(timer.key, windowed, position)
-            windowed.manager.on_watermark(watermark_ms + self._storms_ms, firing)
-            self._wait(timer.key, windowed)
+            windows = self._keys[timer.key]
+            windows.due_ms, windows.position = None, position
+            windows.manager.on_watermark(watermark_ms + self._storms_ms, windows)
+            self._wait(windows)
 
     def advance_processing_time(
         self, processing_time_ms: int, position: Position = START, *, inclusive: bool = True
     ) -> None:
         for at_ms, timer in self._timers.advance_processing_time(processing_time_ms, inclusive=inclusive):
-            windowed = self._keys[timer.key]
-            windowed.tick_ms = None
-            windowed.manager.on_tick(at_ms, self._firing(timer.key, windowed, position))
-            self._wait(timer.key, windowed)
+            windows = self._keys[timer.key]
+            windows.tick_ms, windows.position = None, position
+            windows.manager.on_tick(at_ms, windows)
+            self._wait(windows)
 
     def drain(self) -> list[Output]:
         outputs = list(self._outputs)
@@ -158,10 +147,9 @@ class StormOperator(TimedOperator):
         order = self._timers.order
         rows = []
         for key in sorted(self._keys, key=order):
-            windowed = self._keys[key]
-            row = manager_row(key, windowed.manager, key_group=group_of_order(order(key)))
-            row.pane_index = windowed.last_pane.count
-            row.trigger_state["end_ms"] = windowed.last_pane.end_ms
+            windows = self._keys[key]
+            row = manager_row(key, windows.manager, key_group=group_of_order(order(key)))
+            row.pane_index, row.trigger_state["end_ms"] = windows.pane_count, windows.end_ms
             rows.append(row)
         return Snapshot(
             watermark_ms=self._timers.watermark_ms,
@@ -186,10 +174,10 @@ class StormOperator(TimedOperator):
         timers.groups.check_row(WINDOW_STATE, row.key_group, group_of_order(timers.order(row.key)), row=named)
         if row.key in self._keys:
             raise wrong_value(WINDOW_STATE, "window_start_ms", row=named, stored="two rows", allowed=ONE_ROW)
-        windowed = self._keys[row.key] = _Windowed(WindowManager(self._windows.policies))
-        restore_manager(windowed.manager, row)
-        windowed.last_pane = LastPane(row.trigger_state["end_ms"], row.pane_index)
-        self._wait(row.key, windowed)
+        windows = self._keys[row.key] = KeyWindows(self._runtime, row.key)
+        restore_manager(windows.manager, row)
+        windows.end_ms, windows.pane_count = row.trigger_state["end_ms"], row.pane_index
+        self._wait(windows)
 
     def _late_until_ms(self) -> int:
         """Return the greatest time that is late: the watermark; in the profile storm, at least the last ms of 1969."""
@@ -231,27 +219,18 @@ class StormOperator(TimedOperator):
         if last_ms > first_ms:
             manager.skip_tick(last_ms)
 
-    def _wait(self, key: Hashable, windowed: _Windowed) -> None:
+    def _wait(self, windows: KeyWindows) -> None:
         """Update the timers of a key for its manager's next firing; delete a key without state."""
-        manager, timers = windowed.manager, self._timers
+        key, manager, timers = windows.key, windows.manager, self._timers
         if self._profile.forgets_idle_keys and not manager.queue and not manager.expired:
             due_ms = tick_ms = None
             del self._keys[key]
         else:
             due_ms = self._next_due_ms(manager)
             tick_ms = self._next_tick_ms(manager)
-        if due_ms != windowed.due_ms:
-            if windowed.due_ms is not None:
-                timers.event_timers.delete(windowed.due_ms, key, _NO_NAMESPACE)
-            if due_ms is not None:
-                timers.event_timers.register(due_ms, key, _NO_NAMESPACE)
-            windowed.due_ms = due_ms
-        if tick_ms != windowed.tick_ms:
-            if windowed.tick_ms is not None:
-                timers.processing_timers.delete(windowed.tick_ms, key, _NO_NAMESPACE)
-            if tick_ms is not None:
-                timers.processing_timers.register(tick_ms, key, _NO_NAMESPACE)
-            windowed.tick_ms = tick_ms
+        _move(timers.event_timers, key, before_ms=windows.due_ms, at_ms=due_ms)
+        _move(timers.processing_timers, key, before_ms=windows.tick_ms, at_ms=tick_ms)
+        windows.due_ms, windows.tick_ms = due_ms, tick_ms
 
     def _next_due_ms(self, manager: WindowManager) -> int | None:
         due_ms = manager.next_due_ms(self._timers.watermark_ms + self._storms_ms)
@@ -267,5 +246,11 @@ class StormOperator(TimedOperator):
             from_ms = max(from_ms, reference_ms + 2)  # the tick at reference_ms + 1 has fired
         return first_ms + max(1, -(-(from_ms - first_ms) // slide_ms)) * slide_ms
 
-    def _firing(self, key: Hashable, windowed: _Windowed, position: Position) -> Firing:
-        return Firing(self._runtime, Cause(key, windowed.last_pane, position))
+
+def _move(queue: TimerQueue, key: Hashable, *, before_ms: int | None, at_ms: int | None) -> None:
+    """Replace the timer of a key."""
+    if before_ms != at_ms:
+        if before_ms is not None:
+            queue.delete(before_ms, key, _NO_NAMESPACE)
+        if at_ms is not None:
+            queue.register(at_ms, key, _NO_NAMESPACE)

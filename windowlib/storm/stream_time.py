@@ -9,7 +9,15 @@ from dataclasses import dataclass, field
 
 from windowlib.bounds import MIN_TIME_MS
 from windowlib.errors import CheckpointError
-from windowlib.watermarks.timeline import ALL_SOURCES, Arrival, SourceRow, row_of_source, source_of_row
+from windowlib.watermarks.timeline import (
+    ALL_SOURCES,
+    Arrival,
+    SourceRow,
+    first_tick,
+    or_none,
+    row_of_source,
+    source_of_row,
+)
 
 
 @dataclass(slots=True)
@@ -32,10 +40,6 @@ class StreamWatermarks:
         latest_ms = self.latest_ms.get(stream)
         if latest_ms is None or timestamp_ms > latest_ms:
             self.latest_ms[stream] = timestamp_ms
-
-    def is_late(self, timestamp_ms: int) -> bool:
-        """Tell whether a time is less than the last watermark."""
-        return self.emitted_ms is not None and timestamp_ms < self.emitted_ms
 
     def pending_ms(self) -> int | None:
         """Return the watermark that the next tick will emit, or None if it will emit none."""
@@ -75,7 +79,7 @@ class StreamTime:
             return
         self._streams.observe(arrival.source, arrival.timestamp_ms)
         if self._tick_ms is None and self._streams.pending_ms() is not None:
-            self._tick_ms = -(-arrival.clock_ms // self._interval_ms) * self._interval_ms
+            self._tick_ms = first_tick(arrival.clock_ms, self._interval_ms)
 
     def next_deadline_ms(self) -> int | None:
         return self._tick_ms
@@ -92,11 +96,10 @@ class StreamTime:
 
     def snapshot(self) -> list[SourceRow]:
         """Return each stream's greatest time, sorted by name, then the row `*` with the watermark and the next tick."""
-        details = {"tick_ms": self._tick_ms}
-        watermark_ms = None if self.watermark_ms == MIN_TIME_MS else self.watermark_ms
         latest_ms = {} if self._streams is None else self._streams.latest_ms
         rows = [SourceRow(row_of_source(stream), None, at_ms) for stream, at_ms in sorted(latest_ms.items())]
-        return [*rows, SourceRow(ALL_SOURCES, watermark_ms, max(latest_ms.values(), default=None), details=details)]
+        greatest_ms, details = max(latest_ms.values(), default=None), {"tick_ms": self._tick_ms}
+        return [*rows, SourceRow(ALL_SOURCES, or_none(self.watermark_ms), greatest_ms, details=details)]
 
     def restore(self, rows: Iterable[SourceRow]) -> None:
         """Set the state from a snapshot. The driver must be fresh.

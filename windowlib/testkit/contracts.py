@@ -12,6 +12,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any, Final
 
 from windowlib.bounds import TimeWindow, Window, wrap_int64
@@ -22,7 +23,7 @@ from windowlib.keyed.snapshots import Snapshot
 from windowlib.keyed.timers import KeyGroupRange
 from windowlib.profiles import FLINK, STRICT, EngineFault, Profile
 from windowlib.records.records import Fate, Late, Output, Pane, Record, Tally, Unassigned, Value
-from windowlib.records.tallies import LEFT_OVER, NEVER_FIRED, NEW
+from windowlib.records.tallies import LEFT_OVER, NEVER_FIRED, NEW, NO_EDGES, signed, together
 from windowlib.testkit.harness import ClockStep, RecordStep, Step, WatermarkStep, check_resumable, play_step, started
 from windowlib.testkit.laws import WatchedEvictor, WatchedTrigger, expect
 from windowlib.triggers.flink import CountReached
@@ -142,10 +143,7 @@ def _check_edges(spec: OperatorSpec, steps: Sequence[Step]) -> None:
 
 
 def _total(tallies: Iterable[Tally]) -> Tally:
-    total = _NONE
-    for tally in tallies:
-        total = Tally(total.count + tally.count, wrap_int64(total.xor ^ tally.xor), wrap_int64(total.sum + tally.sum))
-    return total
+    return Tally(*signed(reduce(together, tallies, NO_EDGES)))
 
 
 def _check_groups(spec: OperatorSpec, steps: Sequence[Step], outputs: list[Output], *, state: Snapshot) -> None:

@@ -154,7 +154,7 @@ def _continued(
     """Play the steps after `cut` on a fresh operator with the state of `operator`; return outputs and last state."""
     fresh = resumed(spec, operator)
     if cut < len(steps):
-        _begin(fresh, steps)
+        begin(fresh, steps)
     outputs: list[Output] = []
     for rank in range(cut, len(steps)):
         play_step(fresh, steps[rank], rank)
@@ -182,11 +182,11 @@ def _difference_of_states(snapshot: Snapshot, wanted: Snapshot) -> str:
 def started(spec: OperatorSpec, steps: Sequence[Step], groups: KeyGroupRange | None = None) -> Operator:
     """Return a fresh operator, of all key groups or of `groups`, that is ready to play the steps."""
     operator = spec.build(groups)
-    _begin(operator, steps)
+    begin(operator, steps)
     return operator
 
 
-def _begin(operator: Operator, steps: Sequence[Step]) -> None:
+def begin(operator: Operator, steps: Sequence[Step]) -> None:
     """Call `begin` with the clock at the first record, if the steps have a record."""
     clock_ms = 0
     for step in steps:
@@ -198,17 +198,6 @@ def _begin(operator: Operator, steps: Sequence[Step]) -> None:
                 return
             case WatermarkStep():
                 pass
-
-
-def resume_at(spec: OperatorSpec, steps: Sequence[Step], cut: int) -> tuple[list[Output], Snapshot]:
-    """Play the steps with a snapshot and a fresh operator after `cut` of them; return outputs and last state."""
-    operator = started(spec, steps)
-    outputs: list[Output] = []
-    for rank in range(cut):
-        play_step(operator, steps[rank], rank)
-        outputs += operator.drain()
-    later, state = _continued(spec, operator, steps, cut=cut)
-    return outputs + later, state
 
 
 def resumed(spec: OperatorSpec, operator: Operator) -> Operator:

@@ -70,21 +70,44 @@ class ProcessingTime(Trigger):
 _NEXT: Final = "next_firing_ms"
 
 
-def _check_interval(name: str, interval_ms: int) -> None:
-    if interval_ms <= 0:
-        raise SpecError(f"{name}: the interval must be positive, got {interval_ms} ms")
+@dataclass(frozen=True, slots=True)
+class _Continuous(Trigger):
+    """The base class of continuous triggers. The state has the instant of the next firing, which has a timer."""
 
+    interval_ms: int
+    can_merge = True
 
-def _merge_next(merged: Sequence[TriggerContext], ctx: TriggerContext) -> int | None:
-    """Store the earliest next firing of all windows in `ctx` and return it."""
-    waiting = [other.state[_NEXT] for other in (*merged, ctx) if _NEXT in other.state]
-    for other in merged:
-        other.state.pop(_NEXT, None)
-    if not waiting:
-        return None
-    next_ms: int = min(waiting)
-    ctx.state[_NEXT] = next_ms
-    return next_ms
+    def __post_init__(self) -> None:
+        if self.interval_ms <= 0:
+            clock = "event" if self._is_event_time() else "processing"
+            raise SpecError(
+                f"continuous {clock} time trigger: the interval must be positive, got {self.interval_ms} ms"
+            )
+
+    def _is_event_time(self) -> bool:
+        """Return whether the watermark makes the trigger fire, or the clock."""
+        raise NotImplementedError
+
+    def _register_next(self, start_ms: int, window: Window, ctx: TriggerContext) -> None:
+        self._register(min(ctx.profile.add(start_ms, self.interval_ms), window.last_ms), ctx)
+
+    def _register(self, next_ms: int, ctx: TriggerContext) -> None:
+        ctx.state[_NEXT] = next_ms
+        (ctx.register_event_timer if self._is_event_time() else ctx.register_processing_timer)(next_ms)
+
+    def on_merge(self, window: Window, merged: Sequence[TriggerContext], ctx: TriggerContext) -> None:  # noqa: ARG002
+        """Continue with the earliest next firing of all windows."""
+        waiting = [other.state[_NEXT] for other in (*merged, ctx) if _NEXT in other.state]
+        for other in merged:
+            other.state.pop(_NEXT, None)
+        if waiting:
+            self._register(min(waiting), ctx)
+
+    def clear(self, window: Window, ctx: TriggerContext) -> None:  # noqa: ARG002
+        # The timer at the window's end stays, as in Flink. It is ignored, because it finds no window.
+        next_ms = ctx.state.pop(_NEXT, None)
+        if next_ms is not None:
+            (ctx.delete_event_timer if self._is_event_time() else ctx.delete_processing_timer)(next_ms)
 
 
 EXACT_FIRINGS: Final = 1_000
@@ -92,7 +115,7 @@ EXACT_FIRINGS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class ContinuousEventTime(Trigger):
+class ContinuousEventTime(_Continuous):
     """Fires whenever the watermark passes a multiple of the interval, and at the window's end.
 
     A firing is never set later than the window's end at that time. So a session that grows fires at its earlier ends,
@@ -101,14 +124,12 @@ class ContinuousEventTime(Trigger):
     first, and then only at so many of the last. Else one record with a wrong year would cause millions of equal panes.
     """
 
-    interval_ms: int
     exact_firings: int = EXACT_FIRINGS
-    can_merge = True
     fires_after_end = False
     has_on_time_pane = True
 
-    def __post_init__(self) -> None:
-        _check_interval("continuous event time trigger", self.interval_ms)
+    def _is_event_time(self) -> bool:
+        return True
 
     def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:
         if window.last_ms <= ctx.watermark_ms:
@@ -136,39 +157,20 @@ class ContinuousEventTime(Trigger):
         self._register_next(at_ms, window, ctx)
         return FIRE
 
-    def _register_next(self, start_ms: int, window: Window, ctx: TriggerContext) -> None:
-        next_ms = min(ctx.profile.add(start_ms, self.interval_ms), window.last_ms)
-        ctx.state[_NEXT] = next_ms
-        ctx.register_event_timer(next_ms)
-
-    def on_merge(self, window: Window, merged: Sequence[TriggerContext], ctx: TriggerContext) -> None:  # noqa: ARG002
-        next_ms = _merge_next(merged, ctx)
-        if next_ms is not None:
-            ctx.register_event_timer(next_ms)
-
-    def clear(self, window: Window, ctx: TriggerContext) -> None:  # noqa: ARG002
-        # The timer at the window's end stays, as in Flink. It is ignored, because it finds no window.
-        next_ms = ctx.state.pop(_NEXT, None)
-        if next_ms is not None:
-            ctx.delete_event_timer(next_ms)
-
     def may_leave_records(self, *, is_event_time: bool) -> bool:
         # In event time the trigger fires at the end.
         return not is_event_time
 
 
 @dataclass(frozen=True, slots=True)
-class ContinuousProcessingTime(Trigger):
+class ContinuousProcessingTime(_Continuous):
     """Fires whenever the clock passes a multiple of the interval, until it reaches the window's end, and there.
 
     This is so for event-time windows, too. If their first record arrives after that, the trigger fires once.
     """
 
-    interval_ms: int
-    can_merge = True
-
-    def __post_init__(self) -> None:
-        _check_interval("continuous processing time trigger", self.interval_ms)
+    def _is_event_time(self) -> bool:
+        return False
 
     def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:  # noqa: ARG002
         if _NEXT not in ctx.state:
@@ -185,21 +187,6 @@ class ContinuousProcessingTime(Trigger):
             return CONTINUE
         self._register_next(at_ms, window, ctx)
         return FIRE
-
-    def _register_next(self, start_ms: int, window: Window, ctx: TriggerContext) -> None:
-        next_ms = min(ctx.profile.add(start_ms, self.interval_ms), window.last_ms)
-        ctx.state[_NEXT] = next_ms
-        ctx.register_processing_timer(next_ms)
-
-    def on_merge(self, window: Window, merged: Sequence[TriggerContext], ctx: TriggerContext) -> None:  # noqa: ARG002
-        next_ms = _merge_next(merged, ctx)
-        if next_ms is not None:
-            ctx.register_processing_timer(next_ms)
-
-    def clear(self, window: Window, ctx: TriggerContext) -> None:  # noqa: ARG002
-        next_ms = ctx.state.pop(_NEXT, None)
-        if next_ms is not None:
-            ctx.delete_processing_timer(next_ms)
 
     def may_leave_records(self, *, is_event_time: bool) -> bool:
         # In processing time the last interval ends with the window.

@@ -19,11 +19,10 @@ from windowlib.watermarks.generators import (
     Generator,
     GeneratorState,
     Punctuated,
-    SourceState,
     WatermarkSource,
     ingestion_watermark,
 )
-from windowlib.watermarks.valve import Advanced, StatusChanged, WatermarkEvent
+from windowlib.watermarks.valve import StreamState, WatermarkEvent
 
 # --- legacy assigners -------------------------------------------------------------------------------------------------
 
@@ -65,7 +64,7 @@ class _PeriodicRule:
         return self.assigner.current_watermark(state.max_timestamp_ms)
 
 
-class AssignerSource:
+class AssignerSource(WatermarkSource):
     """Runs a legacy assigner: sets the event time of each record and emits watermarks, which only rise.
 
     Construct it with `periodic` or `punctuated`. They choose the generator and the emission that belong together.
@@ -80,8 +79,8 @@ class AssignerSource:
         *,
         start_ms: int = 0,
     ) -> None:
+        super().__init__(generator, emission or EVERY_RECORD, start_ms=start_ms)
         self._assigner = assigner
-        self._source = WatermarkSource(generator, emission or EVERY_RECORD, start_ms=start_ms)
 
     @classmethod
     def periodic(
@@ -96,43 +95,26 @@ class AssignerSource:
         rule = Punctuated(watermark_of=lambda timestamp_ms, value: assigner.next_watermark(value, timestamp_ms))
         return cls(assigner, rule, start_ms=start_ms)
 
-    @property
-    def state(self) -> SourceState:
-        return self._source.state
-
-    @state.setter
-    def state(self, state: SourceState) -> None:
-        self._source.state = state
-
-    def on_record(self, value: Value, previous_ms: int | None = None) -> tuple[int, list[WatermarkEvent]]:
+    def on_record(  # type: ignore[override]  # the assigner tells the time that other sources are given
+        self, value: Value, previous_ms: int | None = None
+    ) -> tuple[int, list[WatermarkEvent]]:
         """Return the record's event time and the events after the record."""
         timestamp_ms = self._assigner.extract_timestamp(value, MIN_TIME_MS if previous_ms is None else previous_ms)
-        return timestamp_ms, self._source.on_record(timestamp_ms, value)
-
-    def advance_clock(self, clock_ms: int) -> list[tuple[int, WatermarkEvent]]:
-        return self._source.advance_clock(clock_ms)
-
-    def on_upstream(self, watermark_ms: int) -> list[WatermarkEvent]:
-        """Process a watermark from upstream. All but MAX_TIME_MS are ignored."""
-        return self._source.on_upstream(watermark_ms)
-
-    def finish(self) -> list[WatermarkEvent]:
-        return self._source.finish()
+        return timestamp_ms, super().on_record(timestamp_ms, value)
 
 
 # --- from upstream ----------------------------------------------------------------------------------------------------
 
 
-class UpstreamSource:
+class UpstreamSource(StreamState):
     """Emits watermarks that were made upstream, in epoch ms in the column `column` of records or of marker rows.
 
     A row whose column is null has no watermark.
     """
 
     def __init__(self, column: str) -> None:
+        super().__init__()
         self._column = column
-        self.watermark_ms = MIN_TIME_MS
-        self.is_idle = False
 
     def is_marker(self, row: Mapping[str, Any], *, timestamp_ms: int | None) -> bool:
         """Return whether a row is a marker: it has a watermark and no event time. Windows do not receive it."""
@@ -150,18 +132,11 @@ class UpstreamSource:
             raise SpecError(
                 f"watermark column {self._column!r} holds {watermark_ms!r}; it must be a whole number of ms since 1970"
             )
-        events = self.on_status(is_idle=False)
-        if watermark_ms > self.watermark_ms:
-            self.watermark_ms = watermark_ms
-            events.append(Advanced(watermark_ms))
-        return events
+        return self.change_status(is_idle=False) + self.advance(watermark_ms)
 
     def on_status(self, *, is_idle: bool) -> list[WatermarkEvent]:
         """Process a change of upstream to idle or active."""
-        if is_idle == self.is_idle:
-            return []
-        self.is_idle = is_idle
-        return [StatusChanged(is_idle)]
+        return self.change_status(is_idle=is_idle)
 
 
 # --- source contexts --------------------------------------------------------------------------------------------------
@@ -177,45 +152,34 @@ class Collected(NamedTuple):
 ContextEvent = Collected | WatermarkEvent
 
 
-class SourceContext(Protocol):
-    """The protocol of source contexts, into which sources of Flink 1.x emit. `source_context` returns one."""
+class SourceContext:
+    """A context into which a source of Flink 1.x emits; `source_context` returns one.
 
-    def collect(self, value: Value, timestamp_ms: int | None = None) -> list[ContextEvent]:
-        """Process a record of the source, with its event time if the source has one."""
-
-    def emit_watermark(self, watermark_ms: int) -> list[ContextEvent]:
-        """Process a watermark of the source."""
-
-    def mark_idle(self) -> list[ContextEvent]:
-        """Make the source idle until its next record or watermark."""
-
-    def advance_clock(self, clock_ms: int) -> list[tuple[int, ContextEvent]]:
-        """Advance the clock to `clock_ms`. Return the events up to it, with their instants."""
-
-
-class NonTimestampContext:
-    """The context of processing time: emits records without event time, and no watermark or status."""
+    This one is that of processing time: it emits records without event time, and no watermark or status.
+    """
 
     def collect(self, value: Value, timestamp_ms: int | None = None) -> list[ContextEvent]:  # noqa: ARG002
+        """Process a record of the source, with its event time if the source has one."""
         return [Collected(value, None)]
 
     def emit_watermark(self, watermark_ms: int) -> list[ContextEvent]:  # noqa: ARG002
+        """Process a watermark of the source."""
         return []
 
     def mark_idle(self) -> list[ContextEvent]:
+        """Make the source idle until its next record or watermark."""
         return []
 
     def advance_clock(self, clock_ms: int) -> list[tuple[int, ContextEvent]]:  # noqa: ARG002
+        """Advance the clock to `clock_ms`. Return the events up to it, with their instants."""
         return []
 
 
 @dataclass(slots=True, kw_only=True)
-class ContextState:
+class ContextState(StreamState):
     """The state of a source context, as a checkpoint stores it."""
 
     clock_ms: int
-    watermark_ms: int = MIN_TIME_MS
-    is_idle: bool = False
     check_at_ms: int | None = None
     """The instant of the next check for silence. None if no check is scheduled."""
     is_silent: bool = True
@@ -229,7 +193,7 @@ class ContextState:
     """Ingestion time emits a watermark when the clock is greater than this."""
 
 
-class ManualWatermarkContext:
+class ManualWatermarkContext(SourceContext):
     """The context of event time: the source provides event times and watermarks.
 
     The source becomes idle if no record or watermark came between two checks, which are `idle_timeout_ms` apart. Any
@@ -248,10 +212,10 @@ class ManualWatermarkContext:
         return [*self._wake(), Collected(value, timestamp_ms)]
 
     def emit_watermark(self, watermark_ms: int) -> list[ContextEvent]:
-        return [*self._wake(), *self._advance(watermark_ms)]
+        return [*self._wake(), *self.state.advance(watermark_ms)]
 
     def mark_idle(self) -> list[ContextEvent]:
-        return self._change_status(is_idle=True)
+        return [*self.state.change_status(is_idle=True)]
 
     def advance_clock(self, clock_ms: int) -> list[tuple[int, ContextEvent]]:
         state, events = self.state, list[tuple[int, ContextEvent]]()
@@ -264,39 +228,28 @@ class ManualWatermarkContext:
         return events
 
     def _next_deadline_ms(self) -> int | None:
-        return self.state.check_at_ms
+        deadlines = (self.state.check_at_ms, self.state.tick_at_ms)
+        return min((at_ms for at_ms in deadlines if at_ms is not None), default=None)
 
-    def _on_deadline(self, at_ms: int) -> list[ContextEvent]:  # noqa: ARG002 - ingestion time needs it
+    def _on_deadline(self, at_ms: int) -> list[WatermarkEvent]:  # noqa: ARG002 - ingestion time needs it
         self.state.check_at_ms = None
         if self.state.is_silent:
-            return self._change_status(is_idle=True)
+            return self.state.change_status(is_idle=True)
         self._schedule_check()
         return []
 
-    def _wake(self) -> list[ContextEvent]:
+    def _wake(self) -> list[WatermarkEvent]:
         """Note a record or watermark, and make the source active."""
         if self.state.check_at_ms is None and self.state.has_checks:
             self._schedule_check()
         else:
             self.state.is_silent = False
-        return self._change_status(is_idle=False)
+        return self.state.change_status(is_idle=False)
 
     def _schedule_check(self) -> None:
         if self._idle_timeout_ms is not None:
             self.state.is_silent = True
             self.state.check_at_ms = self.state.clock_ms + self._idle_timeout_ms
-
-    def _advance(self, watermark_ms: int) -> list[ContextEvent]:
-        if watermark_ms <= self.state.watermark_ms:
-            return []
-        self.state.watermark_ms = watermark_ms
-        return [Advanced(watermark_ms)]
-
-    def _change_status(self, *, is_idle: bool) -> list[ContextEvent]:
-        if self.state.is_idle == is_idle:
-            return []
-        self.state.is_idle = is_idle
-        return [StatusChanged(is_idle)]
 
 
 class AutomaticWatermarkContext(ManualWatermarkContext):
@@ -323,20 +276,16 @@ class AutomaticWatermarkContext(ManualWatermarkContext):
         if watermark_ms != MAX_TIME_MS or state.next_watermark_ms == MAX_TIME_MS:
             return []
         state.next_watermark_ms, state.tick_at_ms = MAX_TIME_MS, None
-        return [*self._wake(), *self._advance(watermark_ms)]
+        return [*self._wake(), *state.advance(watermark_ms)]
 
-    def _next_deadline_ms(self) -> int | None:
-        deadlines = (self.state.check_at_ms, self.state.tick_at_ms)
-        return min((at_ms for at_ms in deadlines if at_ms is not None), default=None)
-
-    def _on_deadline(self, at_ms: int) -> list[ContextEvent]:
+    def _on_deadline(self, at_ms: int) -> list[WatermarkEvent]:
         """Check for silence, or tick. Of two deadlines at one instant, process the one that was set earlier."""
         check_is_first = self.state.check_at_ms == at_ms and (
             self.state.tick_at_ms != at_ms or (self._idle_timeout_ms or 0) >= self._every_ms
         )
         return super()._on_deadline(at_ms) if check_is_first else self._tick(at_ms)
 
-    def _tick(self, at_ms: int) -> list[ContextEvent]:
+    def _tick(self, at_ms: int) -> list[WatermarkEvent]:
         state = self.state
         state.tick_at_ms = at_ms + self._every_ms
         if state.is_idle:
@@ -344,15 +293,15 @@ class AutomaticWatermarkContext(ManualWatermarkContext):
         silent_ms = None if state.last_record_ms is None else at_ms - state.last_record_ms
         if silent_ms is not None and self._idle_timeout_ms is not None and silent_ms > self._idle_timeout_ms:
             state.check_at_ms, state.has_checks = None, False
-            return self._change_status(is_idle=True)
+            return state.change_status(is_idle=True)
         return self._follow_clock(at_ms)
 
-    def _follow_clock(self, now_ms: int) -> list[ContextEvent]:
+    def _follow_clock(self, now_ms: int) -> list[WatermarkEvent]:
         if now_ms <= self.state.next_watermark_ms:
             return []
         watermark_ms = ingestion_watermark(now_ms, self._every_ms)
         self.state.next_watermark_ms = watermark_ms + self._every_ms
-        return self._advance(watermark_ms)
+        return self.state.advance(watermark_ms)
 
 
 TimeCharacteristic = Literal["event", "ingestion", "processing"]
@@ -371,5 +320,5 @@ def source_context(
         case "ingestion":
             return AutomaticWatermarkContext(every_ms=every_ms, idle_timeout_ms=idle_timeout_ms, start_ms=start_ms)
         case "processing":
-            return NonTimestampContext()
+            return SourceContext()
     raise SpecError(f"time must be one of event, ingestion, processing, got {time!r}")

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from windowlib.bounds import MAX_TIME_MS, MIN_TIME_MS
+from windowlib.bounds import MAX_TIME_MS
 from windowlib.errors import InvariantBroken, SpecError
 from windowlib.records.records import Value
-from windowlib.watermarks.valve import Advanced, StatusChanged, WatermarkEvent
+from windowlib.watermarks.valve import StreamState, WatermarkEvent
 
 
 @dataclass(slots=True)
@@ -97,15 +97,13 @@ class Periodic:
 
 
 @dataclass(slots=True, kw_only=True)
-class SourceState:
+class SourceState(StreamState):
     """All that a checkpoint stores of one source of watermarks."""
 
     generator: GeneratorState
-    watermark_ms: int = MIN_TIME_MS
     clock_ms: int = 0
     next_tick_ms: int | None = None
     records_since_emission: int = 0
-    is_idle: bool = False
     has_activity: bool = False
     """Whether a record came since the last tick."""
     is_marked_idle: bool = False
@@ -211,10 +209,7 @@ class WatermarkSource:
         if state.is_marked_idle:
             return []
         state.is_marked_idle = True
-        if state.is_idle:
-            return []
-        state.is_idle = True
-        return [StatusChanged(is_idle=True)]
+        return state.change_status(is_idle=True)
 
     def _is_silent(self, at_ms: int) -> bool:
         """Return whether the source had no record for longer than the time-out."""
@@ -234,11 +229,7 @@ class WatermarkSource:
         state = self.state
         if watermark_ms is None or watermark_ms <= state.watermark_ms:
             return []
-        state.watermark_ms = watermark_ms
-        if not state.is_idle:
-            return [Advanced(watermark_ms)]
-        state.is_idle = False
-        return [StatusChanged(is_idle=False), Advanced(watermark_ms)]
+        return state.change_status(is_idle=False) + state.advance(watermark_ms)
 
 
 def ingestion_watermark(arrival_ms: int, interval_ms: int) -> int:

@@ -6,8 +6,8 @@ from typing import Final
 
 from windowlib.bounds import MIN_TIME_MS
 from windowlib.errors import SpecError
-from windowlib.watermarks.sources_driver import first_tick, or_lowest, or_none, take_combined
-from windowlib.watermarks.timeline import ALL_SOURCES, Arrival, SourceRow
+from windowlib.watermarks.sources_driver import take_combined
+from windowlib.watermarks.timeline import ALL_SOURCES, Arrival, SourceRow, first_tick, or_lowest, or_none
 
 EXACT_TICKS: Final = 1_000
 """The default of `exact_ticks`."""

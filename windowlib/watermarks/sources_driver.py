@@ -21,7 +21,16 @@ from windowlib.watermarks.generators import (
     GeneratorState,
     Punctuated,
 )
-from windowlib.watermarks.timeline import ALL_SOURCES, Arrival, SourceRow, row_of_source, source_of_row
+from windowlib.watermarks.timeline import (
+    ALL_SOURCES,
+    Arrival,
+    SourceRow,
+    first_tick,
+    or_lowest,
+    or_none,
+    row_of_source,
+    source_of_row,
+)
 from windowlib.watermarks.valve import Channel, Valve, ValveState
 
 ONLY_SOURCE: Final = ""
@@ -303,7 +312,7 @@ class SourcesDriver:
         self.watermark_ms = or_lowest(combined.watermark_ms)
         self._commit = combined.details.get("commit")
         if self._valve is not None:
-            self._valve.restore(ValveState(channels, self.watermark_ms, combined.is_idle))
+            self._valve.restore(ValveState(channels=channels, watermark_ms=self.watermark_ms, is_idle=combined.is_idle))
         heapify(self._waiting)
 
     def _restored(self, row: SourceRow) -> Channel:
@@ -329,18 +338,3 @@ def take_combined(by_name: dict[str, SourceRow]) -> SourceRow:
             f"the checkpoint of the watermarks has no row {ALL_SOURCES!r}, only {names}; replay from the start"
         )
     return by_name.pop(ALL_SOURCES)
-
-
-def first_tick(at_ms: int, every_ms: int) -> int:
-    """Return the first tick at or after an instant."""
-    return -(-at_ms // every_ms) * every_ms
-
-
-def or_none(watermark_ms: int) -> int | None:
-    """Return a driver's watermark as a checkpoint stores it: None before the first."""
-    return None if watermark_ms == MIN_TIME_MS else watermark_ms
-
-
-def or_lowest(watermark_ms: int | None) -> int:
-    """Return a checkpoint's watermark as a driver stores it: MIN_TIME_MS before the first."""
-    return MIN_TIME_MS if watermark_ms is None else watermark_ms

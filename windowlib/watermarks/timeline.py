@@ -44,6 +44,21 @@ def source_of_row(source: str) -> str:
     return source.removeprefix(ALL_SOURCES)
 
 
+def first_tick(at_ms: int, every_ms: int) -> int:
+    """Return the first tick at or after an instant."""
+    return -(-at_ms // every_ms) * every_ms
+
+
+def or_none(watermark_ms: int) -> int | None:
+    """Return a driver's watermark as a checkpoint stores it: None before the first."""
+    return None if watermark_ms == MIN_TIME_MS else watermark_ms
+
+
+def or_lowest(watermark_ms: int | None) -> int:
+    """Return a checkpoint's watermark as a driver stores it: MIN_TIME_MS before the first."""
+    return MIN_TIME_MS if watermark_ms is None else watermark_ms
+
+
 class SourceRow(NamedTuple):
     """One row of the checkpoint's table `watermarks`: a source of watermarks, or `*`, the combined output of all.
 

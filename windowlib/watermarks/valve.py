@@ -27,6 +27,28 @@ class StatusChanged(NamedTuple):
 WatermarkEvent = Advanced | StatusChanged
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
+class StreamState:
+    """What a stream of watermarks has emitted: its watermark, which only rises, and whether it is idle."""
+
+    watermark_ms: int = MIN_TIME_MS
+    is_idle: bool = False
+
+    def advance(self, watermark_ms: int) -> list[WatermarkEvent]:
+        """Raise the watermark. Return no event if it does not rise."""
+        if watermark_ms <= self.watermark_ms:
+            return []
+        self.watermark_ms = watermark_ms
+        return [Advanced(watermark_ms)]
+
+    def change_status(self, *, is_idle: bool) -> list[WatermarkEvent]:
+        """Make the stream idle or active. Return no event if it is so already."""
+        if self.is_idle == is_idle:
+            return []
+        self.is_idle = is_idle
+        return [StatusChanged(is_idle)]
+
+
 @dataclass(slots=True)
 class Channel:
     """One input. Only aligned channels hold the output back. A channel is aligned if it is active and not behind it."""
@@ -36,13 +58,11 @@ class Channel:
     is_aligned: bool = True
 
 
-@dataclass(slots=True)
-class ValveState:
+@dataclass(slots=True, kw_only=True)
+class ValveState(StreamState):
     """The state of a valve, as a checkpoint stores it."""
 
     channels: list[Channel] = field(default_factory=list)
-    watermark_ms: int = MIN_TIME_MS
-    is_idle: bool = False
 
 
 class Valve:
@@ -57,7 +77,7 @@ class Valve:
     def __init__(self, channel_count: int) -> None:
         if channel_count <= 0:
             raise SpecError(f"a valve needs at least one channel, got {channel_count}")
-        self.restore(ValveState([Channel() for _ in range(channel_count)]))
+        self.restore(ValveState(channels=[Channel() for _ in range(channel_count)]))
 
     def restore(self, state: ValveState) -> None:
         """Continue from a stored state, which from then on only the valve changes."""
@@ -89,7 +109,7 @@ class Valve:
         channel.watermark_ms = watermark_ms
         channel.is_aligned = channel.is_aligned or watermark_ms >= state.watermark_ms
         self._enqueue(index)
-        return self._advance(self._aligned_min())
+        return state.advance(self._aligned_min())
 
     def input_status(self, index: int, *, is_idle: bool) -> list[WatermarkEvent]:
         """Process a change of a channel to idle or active."""
@@ -101,13 +121,13 @@ class Valve:
         if not is_idle:
             channel.is_aligned = channel.watermark_ms >= state.watermark_ms
             self._enqueue(index)
-            return self._change_status(is_idle=False)
+            return state.change_status(is_idle=False)
         channel.is_aligned = False
         held_back = channel.watermark_ms == state.watermark_ms
         if self._active:
-            return self._advance(self._aligned_min()) if held_back else []
-        flushed = self._advance(max(other.watermark_ms for other in state.channels)) if held_back else []
-        return flushed + self._change_status(is_idle=True)
+            return state.advance(self._aligned_min()) if held_back else []
+        flushed = state.advance(max(other.watermark_ms for other in state.channels)) if held_back else []
+        return flushed + state.change_status(is_idle=True)
 
     def _enqueue(self, index: int) -> None:
         channel = self.state.channels[index]
@@ -129,25 +149,12 @@ class Valve:
                 return watermark_ms
         return MIN_TIME_MS
 
-    def _advance(self, watermark_ms: int) -> list[WatermarkEvent]:
-        if watermark_ms <= self.state.watermark_ms:
-            return []
-        self.state.watermark_ms = watermark_ms
-        return [Advanced(watermark_ms)]
 
-    def _change_status(self, *, is_idle: bool) -> list[WatermarkEvent]:
-        if self.state.is_idle == is_idle:
-            return []
-        self.state.is_idle = is_idle
-        return [StatusChanged(is_idle)]
-
-
-@dataclass(slots=True)
-class CombinedState:
+@dataclass(slots=True, kw_only=True)
+class CombinedState(StreamState):
     """The state of a combination, as a checkpoint stores it: the sources' watermarks and statuses, and the output."""
 
     sources: dict[str, Channel] = field(default_factory=dict)
-    watermark_ms: int = MIN_TIME_MS
     is_idle: bool = True
 
 
@@ -160,7 +167,7 @@ class CombinedWatermark:
     """
 
     def __init__(self, names: Iterable[str] = ()) -> None:
-        self.state = CombinedState({name: Channel() for name in names})
+        self.state = CombinedState(sources={name: Channel() for name in names})
 
     def add(self, name: str) -> None:
         """Add a source, active and at the lowest watermark. Raises SpecError: there is a source of this name."""
@@ -190,11 +197,4 @@ class CombinedWatermark:
             return []
         active = [source.watermark_ms for source in state.sources.values() if not source.is_idle]
         combined_ms = min(active) if active else max(source.watermark_ms for source in state.sources.values())
-        events: list[WatermarkEvent] = []
-        if combined_ms > state.watermark_ms:
-            state.watermark_ms = combined_ms
-            events.append(Advanced(combined_ms))
-        if state.is_idle != (not active):
-            state.is_idle = not active
-            events.append(StatusChanged(state.is_idle))
-        return events
+        return state.advance(combined_ms) + state.change_status(is_idle=not active)

@@ -54,7 +54,7 @@ def check_cron(expression: str) -> str:
         )
     for text, field in zip(texts, _FIELDS, strict=True):
         if not all(_is_plain(part, field) for part in text.lower().split(",")):
-            raise _wrong_field(expression, text, field)
+            raise ValueError(f"{field.name} {text!r} of {expression!r}: allowed are {field.allowed}")
     _, _, days, months, weekdays = texts
     # If weekdays are given as well, a day that fits either field is enough, so some day always fits. croniter ignores
     # the * of a list such as 31,* when it looks for days that no month has.
@@ -62,10 +62,6 @@ def check_cron(expression: str) -> str:
     if weekdays == "*" and not has_star and not _is_valid(expression):
         raise ValueError(f"{expression!r} never runs: day of month {days} is in none of its months ({months})")
     return expression
-
-
-def _wrong_field(expression: str, text: str, field: _Field) -> ValueError:
-    return ValueError(f"{field.name} {text!r} of {expression!r}: allowed are {field.allowed}")
 
 
 def _is_plain(part: str, field: _Field) -> bool:

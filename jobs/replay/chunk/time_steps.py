@@ -92,26 +92,24 @@ def time_before(
     """
     if before is None:
         return [] if warm_up is None else [source_row(row) for row in warm_up.time]
-    uri = lake.table(pipeline.name, tables.WATERMARKS)
-    rows = read_attempts(uri, [(before.slice_id, before.attempt_id)])
+
+    def wrong(what: str) -> CheckpointError:
+        return CheckpointError(
+            f"the checkpoint of slice {before.slice_id} (attempt {before.attempt_id}) {what}; run that slice again, or "
+            "start with --fresh"
+        )
+
+    rows = read_attempts(lake.table(pipeline.name, tables.WATERMARKS), [(before.slice_id, before.attempt_id)])
     columns = {name: rows[name] for name in rows.column_names}
     for damage in RowIdentity(tables.watermarks()).damage(columns) if rows.num_rows else ():
-        raise CheckpointError(
-            f"the checkpoint of slice {before.slice_id} (attempt {before.attempt_id}) is damaged: a row of table "
-            f"watermarks is not what was written: {damage.what}; run that slice again, or start with --fresh"
-        )
+        raise wrong(f"is damaged: a row of table watermarks is not what was written: {damage.what}")
     try:
         sources = checked_sources(rows) if rows.num_rows else []
     except CheckpointError as error:
-        raise CheckpointError(
-            f"the checkpoint of slice {before.slice_id} (attempt {before.attempt_id}) is damaged: {error}; run that "
-            "slice again, or start with --fresh"
-        ) from error
-    if [row.source for row in sources].count(ALL_SOURCES) != 1:
-        raise CheckpointError(
-            f"the checkpoint of slice {before.slice_id} (attempt {before.attempt_id}) has in table watermarks rows of "
-            f"{[row.source for row in sources]}, and needs one of {ALL_SOURCES!r}: it is damaged or was removed; run "
-            "that slice again, or start with --fresh"
+        raise wrong(f"is damaged: {error}") from error
+    if (names := [row.source for row in sources]).count(ALL_SOURCES) != 1:
+        raise wrong(
+            f"has in table watermarks rows of {names}, and needs one of {ALL_SOURCES!r}: it is damaged or was removed"
         )
     return sources
 

@@ -16,7 +16,7 @@ from jobs.replay.intake.probe import Cluster, ProbeSizes, clusters, probe, probe
 from jobs.replay.intake.ranges import divided
 from jobs.replay.intake.runs import with_runs
 from jobs.replay.intake.sorted_files import OrderPlan, SortedFile
-from jobs.replay.intake.source_files import OrderReading, SourceFile
+from jobs.replay.intake.source_files import OrderReading
 from jobs.replay.tasks import SparkTasks, Tasks
 from jobs.spark.session import session_of
 from jobs.storage import file_system
@@ -55,7 +55,7 @@ def take_in(tasks: Tasks, chunk: ChunkLog, *, directory: str, records_per_block:
     files = _source_files(chunk)
     uri = chunk.log.uri
     parts = {
-        (file.block.path, file.block.slice_no): parts_of(file.block, uri=uri, records_per_block=records_per_block)
+        (file.path, file.slice_no): parts_of(file, uri=uri, records_per_block=records_per_block)
         for file in chain.from_iterable(files.values())
     }
     arranged = _arranged(tasks, chunk, files, parts=parts, records_per_task=records_per_block)
@@ -65,10 +65,10 @@ def take_in(tasks: Tasks, chunk: ChunkLog, *, directory: str, records_per_block:
         blocks: list[Block] = []
         for cluster in own:
             if cluster.runs:
-                of_cluster = [part for file in cluster.files for part in parts[file.block.path, number]]
+                of_cluster = [part for file in cluster.files for part in parts[file.path, number]]
                 blocks += with_runs(of_cluster, cluster.runs, rank=sum(block.records for block in blocks))
             elif cluster.is_ordered:
-                whole = cluster.files[0].block
+                whole = cluster.files[0]
                 blocks += [whole] if whole.reorder_by else parts[whole.path, number]
             else:
                 blocks += _blocks_of(next(made), records_per_block=records_per_block)
@@ -141,7 +141,7 @@ def _numbered(blocks: Sequence[Block]) -> list[Block]:
 def _arranged(
     tasks: Tasks,
     chunk: ChunkLog,
-    files: Mapping[int, Sequence[SourceFile]],
+    files: Mapping[int, Sequence[Block]],
     *,
     parts: Mapping[tuple[str, int], Sequence[Block]],
     records_per_task: int,
@@ -151,8 +151,8 @@ def _arranged(
     reading, most = order_reading(chunk), chunk.sizes.ordered_bytes
     sizes = ProbeSizes(most, chunk.sizes.run_steps, chunk.sizes.run_records)
     every = [*chain.from_iterable(doubtful.values())]
-    of_files = [[file._replace(block=part) for part in parts[file.block.path, file.block.slice_no]] for file in every]
-    groups = [*groups_of(chain.from_iterable(of_files), lambda file: file.block.records, records_per_task)]
+    of_files = [parts[file.path, file.slice_no] for file in every]
+    groups = [*groups_of(chain.from_iterable(of_files), lambda file: file.records, records_per_task)]
     done = tasks.share(lambda own: [probe(file, reading, sizes) for file in own], groups)
     of_parts = chain.from_iterable(done)
     probed = iter([probed_file([*islice(of_parts, len(own))]) for own in of_files])
@@ -164,34 +164,37 @@ def _arranged(
     }
 
 
-def _is_doubtful(chunk: ChunkLog, files: Sequence[SourceFile]) -> bool:
+def _is_doubtful(chunk: ChunkLog, files: Sequence[Block]) -> bool:
     """Return whether the Delta log does not tell the order of the records of a slice."""
-    return chunk.order is not None or any(file.block.named in chunk.direct.compacted for file in files)
+    return chunk.order is not None or any(file.named in chunk.direct.compacted for file in files)
 
 
-def _source_files(chunk: ChunkLog) -> dict[int, list[SourceFile]]:
+def _source_files(chunk: ChunkLog) -> dict[int, list[Block]]:
     """Return slice number -> its files, in the order of appending if that is the order of the log."""
     numbers = {span.slice_id: number for number, span in enumerate(chunk.slices)}
-    files: dict[int, list[SourceFile]] = {}
+    files: dict[int, list[Block]] = {}
     is_by_times = chunk.columns.slice_column is not None and not chunk.log.is_partitioned
     for file in chunk.log.files:
         number = numbers[file.slice_id]
         span = chunk.slices[number]
-        commit, first = (0, 0) if chunk.order is not None else _appended(file)
+        commit, base_row_id = (0, 0) if chunk.order is not None else _appended(file)
         block = Block(
             path=chunk.log.place(file),
             named=file.path,
             partition=file.partition,
             slice_no=number,
             commit=commit,
-            records=_records(chunk, file),
+            records=file.records or 0,
+            base_row_id=base_row_id,
             part=file.part,
             within=(span.start_ms, span.end_ms) if is_by_times and file.part is None else None,
             deleted=file.deleted,
             only_inserts=file.only_inserts,
         )
-        files.setdefault(number, []).append(SourceFile(block, commit, first))
-    return {number: sorted(own, key=lambda file: (file.commit, file.first)) for number, own in sorted(files.items())}
+        files.setdefault(number, []).append(block if file.records is not None else _counted(chunk, block))
+    return {
+        number: sorted(own, key=lambda file: (file.commit, file.base_row_id)) for number, own in sorted(files.items())
+    }
 
 
 def _appended(file: PinnedFile) -> tuple[int, int]:
@@ -200,17 +203,11 @@ def _appended(file: PinnedFile) -> tuple[int, int]:
     return file.appended
 
 
-def _records(chunk: ChunkLog, file: PinnedFile) -> int:
-    if file.records is not None:
-        return file.records
-    try:
-        rows = int(pq.read_metadata(chunk.log.place(file), filesystem=file_system(chunk.log.uri)[0]).num_rows)
-        return rows - (0 if file.deleted is None else file.deleted.count)
-    except (OSError, ValueError) as error:
-        raise LogError(
-            f"file {file.path} (slice {file.slice_id}) of version {chunk.log.version} of event log {chunk.log.uri} "
-            "cannot be read: it is damaged. Restore it from a backup, or replay a range that does not need it"
-        ) from error
+def _counted(chunk: ChunkLog, block: Block) -> Block:
+    """Return the block of a whole file with the number of its records, which its statistics do not tell."""
+    with chunk.columns.reading(block):
+        rows = int(pq.read_metadata(block.path, filesystem=file_system(chunk.log.uri)[0]).num_rows)
+    return block._replace(records=rows - (0 if block.deleted is None else block.deleted.count))
 
 
 def _refuse_for_spark(chunk: ChunkLog, why: str) -> None:

@@ -8,9 +8,10 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from jobs.replay.intake.blocks import Block
 from jobs.replay.intake.order_keys import OrderKey, ends, key_at, signs
 from jobs.replay.intake.runs import Ints, RowRun, RunFinder, in_log_order
-from jobs.replay.intake.source_files import OrderReading, SourceFile
+from jobs.replay.intake.source_files import OrderReading
 from windowlib.columnar.instants import decodable, read_instants
 
 SAMPLES: Final = 256
@@ -56,20 +57,20 @@ class Cluster(NamedTuple):
     records between two of the `bounds` fit into the memory of a task.
     """
 
-    files: tuple[SourceFile, ...]
+    files: tuple[Block, ...]
     is_ordered: bool
     bounds: tuple[OrderKey, ...] = ()
     runs: tuple[tuple[RowRun, ...], ...] = ()
 
     @property
     def records(self) -> int:
-        return sum(file.block.records for file in self.files)
+        return sum(file.records for file in self.files)
 
 
-def probe(file: SourceFile, reading: OrderReading, sizes: ProbeSizes) -> Probed:
+def probe(file: Block, reading: OrderReading, sizes: ProbeSizes) -> Probed:
     """Read the order of the records of a file. Raises LogError: the file cannot be read."""
-    own_bytes = reading.log.bytes_of(file.block)
-    chosen = _chosen_rows(file.block.records, 1 + own_bytes * SAMPLES // sizes.memory_bytes)
+    own_bytes = reading.log.bytes_of(file)
+    chosen = _chosen_rows(file.records, 1 + own_bytes * SAMPLES // sizes.memory_bytes)
     spans: list[tuple[OrderKey, OrderKey]] = []
     sample: list[OrderKey] = []
     is_ascending, row = True, 0
@@ -94,7 +95,7 @@ def probe(file: SourceFile, reading: OrderReading, sizes: ProbeSizes) -> Probed:
             key_at(order, at - row) for at in chosen[bisect_left(chosen, row) : bisect_left(chosen, row + count)]
         ]
         row += count
-    is_in_order = is_ascending and file.block.row_groups is None
+    is_in_order = is_ascending and file.row_groups is None
     return Probed(
         span=_joined(spans),
         is_ascending=is_ascending,
@@ -147,14 +148,14 @@ def _chosen_rows(records: int, count: int) -> list[int]:
     return sorted(drawn)
 
 
-def clusters(probes: list[tuple[SourceFile, Probed]], *, memory_bytes: int) -> list[Cluster]:
+def clusters(probes: list[tuple[Block, Probed]], *, memory_bytes: int) -> list[Cluster]:
     """Return the files of a slice that have records as clusters, in log order.
 
     A task orders `memory_bytes` of records in memory.
     """
     filled = [(probed.span, file, probed) for file, probed in probes if probed.span is not None]
     filled.sort(key=lambda entry: entry[0])
-    groups: list[list[tuple[SourceFile, Probed]]] = []
+    groups: list[list[tuple[Block, Probed]]] = []
     reached: OrderKey | None = None
     for (first, last), file, probed in filled:
         if reached is None or first > reached:
@@ -164,13 +165,13 @@ def clusters(probes: list[tuple[SourceFile, Probed]], *, memory_bytes: int) -> l
     return [_cluster(group, memory_bytes) for group in groups]
 
 
-def whole_cluster(probes: list[tuple[SourceFile, Probed]], *, memory_bytes: int) -> list[Cluster]:
+def whole_cluster(probes: list[tuple[Block, Probed]], *, memory_bytes: int) -> list[Cluster]:
     """Return all files of a slice that have records as one cluster that is not ordered."""
     filled = [(file, probed) for file, probed in probes if probed.span is not None]
     return [_in_runs(filled) or _divided(filled, memory_bytes)] if filled else []
 
 
-def _cluster(group: list[tuple[SourceFile, Probed]], memory_bytes: int) -> Cluster:
+def _cluster(group: list[tuple[Block, Probed]], memory_bytes: int) -> Cluster:
     (file, probed), *others = group
     if not others and probed.is_ascending:
         return Cluster((file,), is_ordered=True)
@@ -178,10 +179,10 @@ def _cluster(group: list[tuple[SourceFile, Probed]], memory_bytes: int) -> Clust
         return in_runs
     if others or not probed.reorder_by or probed.bytes > memory_bytes:
         return _divided(group, memory_bytes)
-    return Cluster((file._replace(block=file.block._replace(reorder_by=probed.reorder_by)),), is_ordered=True)
+    return Cluster((file._replace(reorder_by=probed.reorder_by),), is_ordered=True)
 
 
-def _in_runs(group: list[tuple[SourceFile, Probed]]) -> Cluster | None:
+def _in_runs(group: list[tuple[Block, Probed]]) -> Cluster | None:
     """Return a cluster of files that tasks read in their own order; None if it has not few runs."""
     runs = _runs_of(probed for _, probed in group)
     if runs is None or in_log_order(runs) is None:
@@ -189,7 +190,7 @@ def _in_runs(group: list[tuple[SourceFile, Probed]]) -> Cluster | None:
     return Cluster(tuple(file for file, _ in group), is_ordered=False, runs=runs)
 
 
-def _divided(group: list[tuple[SourceFile, Probed]], memory_bytes: int) -> Cluster:
+def _divided(group: list[tuple[Block, Probed]], memory_bytes: int) -> Cluster:
     """Return a cluster with bounds that the samples give. Ranges are aimed at three quarters of the memory."""
     sample = sorted(place for _, probed in group for place in probed.sample)
     ranges = -(-4 * sum(probed.bytes for _, probed in group) // (3 * memory_bytes))

@@ -24,7 +24,7 @@ from jobs.replay.intake.layout import parts_of
 from jobs.replay.intake.order_keys import OrderKey, places_among
 from jobs.replay.intake.probe import Cluster
 from jobs.replay.intake.sorted_files import OrderPlan, SortedFile, write_sorted
-from jobs.replay.intake.source_files import OrderReading, SourceFile
+from jobs.replay.intake.source_files import OrderReading
 from windowlib.columnar.arrow import arrow_type
 
 WAITING: Final = 4
@@ -48,23 +48,18 @@ def _divide(cluster: Cluster, plan: OrderPlan) -> list[Block]:
     # Row groups are large, so the parts are uneven. With one more thread than cores, they end at about the same time.
     count = plan.threads + 1 if plan.threads > 1 else 1
     with _ranges(cluster, plan) as ranges, ThreadPoolExecutor(count) as threads:
-        parts = [part for file in cluster.files for part in _parts(file, plan)]
+        parts = [
+            part
+            for file in cluster.files
+            for part in parts_of(file, uri=plan.reading.log.uri, records_per_block=max(file.records // plan.threads, 1))
+        ]
         add = partial(_add_all, reading=plan.reading, bounds=cluster.bounds, ranges=ranges)
         for done in [threads.submit(add, part) for part in parts]:
             done.result()
     return [part.block() for part in ranges if part.records]
 
 
-def _parts(file: SourceFile, plan: OrderPlan) -> Iterator[SourceFile]:
-    """Yield a file in parts of about equal size, one for each thread, if its row groups allow it."""
-    most = max(file.block.records // plan.threads, 1)
-    uri = plan.reading.log.uri
-    return (file._replace(block=block) for block in parts_of(file.block, uri=uri, records_per_block=most))
-
-
-def _add_all(
-    file: SourceFile, reading: OrderReading, *, bounds: Sequence[OrderKey], ranges: "Sequence[_Range]"
-) -> None:
+def _add_all(file: Block, reading: OrderReading, *, bounds: Sequence[OrderKey], ranges: "Sequence[_Range]") -> None:
     """Add the records of a file, or of a part of it, to their ranges."""
     for rows, order in reading.batches(file, whole=True):
         if not rows.num_rows:
@@ -87,8 +82,8 @@ def _add_all(
 @contextmanager
 def _ranges(cluster: Cluster, plan: OrderPlan) -> "Iterator[list[_Range]]":
     """Return the ranges of a cluster. At the end of the context, all their records are written."""
-    block, count = cluster.files[0].block, len(cluster.bounds) + 1
-    of_files = [file.block.partition.items() for file in cluster.files]
+    block, count = cluster.files[0], len(cluster.bounds) + 1
+    of_files = [file.partition.items() for file in cluster.files]
     shared = {name: text for name, text in of_files[0] if all((name, text) in own for own in of_files)}
     partition = {name: text for name, text in shared.items() if name not in plan.reading.order_columns}
     columns = [(name, arrow_type(node)) for name, node in plan.reading.log.nodes.items() if name not in partition]

@@ -1,7 +1,9 @@
 """Writes sorted records into one new file, and refuses different records that share a place."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -10,10 +12,10 @@ import pyarrow as pa
 
 from jobs.lake.conforming import conformed
 from jobs.lake.parquet_files import scratch_writer
+from jobs.replay.groups import groups_of
 from jobs.replay.intake.source_files import OrderReading
 from jobs.replay.intake.ties import refuse_ties
 from windowlib.columnar.arrow import arrow_type
-from windowlib.libraries import pq
 
 
 class RowGroup(NamedTuple):
@@ -50,7 +52,7 @@ class OrderPlan:
 
 
 def write_sorted(
-    batches: "pa.RecordBatchReader | Iterator[pa.RecordBatch]", plan: OrderPlan, *, slice_no: int, order: Sequence[str]
+    batches: Iterable[pa.RecordBatch], plan: OrderPlan, *, slice_no: int, order: Sequence[str]
 ) -> SortedFile:
     """Write sorted records as one file, and check that no two different records share a place.
 
@@ -59,79 +61,49 @@ def write_sorted(
     Raises LogError: different records have the same place.
     """
     path = f"{plan.directory}/sorted-{slice_no}-{uuid4().hex}.parquet"
-    fields = plan.reading.log.fields
-    out = _Output(plan=plan, slice_no=slice_no)
     schema = pa.schema([(name, arrow_type(node)) for name, node in plan.reading.log.nodes.items()])
+    groups: list[RowGroup] = []
     with scratch_writer(path, schema, bounded=plan.bounded) as writer:
-        for batch in batches:
-            if not batch.num_rows:
-                continue
-            rows = pa.RecordBatch.from_arrays(
-                [conformed(batch.column(place), column["type"]) for place, column in enumerate(fields)],
-                names=[column["name"] for column in fields],
-            )
-            out.add(writer, rows, [batch.column(name) for name in order])
-        out.flush(writer)
-    return SortedFile(path=path, slice_no=slice_no, groups=tuple(out.groups))
+        for commit, own in groupby(_by_commit(batches, plan, order), key=itemgetter(0)):
+            for group in groups_of(own, lambda pair: pair[1].num_rows, plan.rows_per_group):
+                rows = pa.Table.from_batches([part for _, part in group])
+                writer.write_table(rows, row_group_size=rows.num_rows)
+                groups.append(RowGroup(commit, rows.num_rows))
+    return SortedFile(path=path, slice_no=slice_no, groups=tuple(groups))
 
 
-@dataclass(slots=True)
-class _Output:
-    """The sorted records on their way into row groups. `previous` is the last record, with its place."""
+def _by_commit(
+    batches: Iterable[pa.RecordBatch], plan: OrderPlan, order: Sequence[str]
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the records in the types of the log, of one commit each; 0 if the commits do not matter.
 
-    plan: OrderPlan
-    slice_no: int
-    groups: list[RowGroup] = field(default_factory=list)
-    _waiting: list[pa.RecordBatch] = field(default_factory=list)
-    _records: int = 0
-    _commit: int = 0
-    _previous: "tuple[pa.RecordBatch, list[pa.Array]] | None" = None
-
-    def add(self, writer: "pq.ParquetWriter", rows: pa.RecordBatch, order: list[pa.Array]) -> None:
-        self._check(rows, order)
-        if not self.plan.needs_commits:
-            self._append(writer, rows)
-            return
-        versions = order[0].to_numpy()
+    Each record is compared with the one before it: only equal records may have equal places.
+    """
+    fields = plan.reading.log.fields
+    names = [column["name"] for column in fields]
+    last: list[pa.RecordBatch] = []
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        columns = [conformed(batch.column(place), column["type"]) for place, column in enumerate(fields)]
+        columns += [batch.column(name) for name in order]
+        rows = pa.RecordBatch.from_arrays(columns, names=[*names, *order])
+        _refuse_ties(pa.concat_batches([*last, rows]), plan)
+        last = [rows.slice(rows.num_rows - 1)]
+        versions = columns[len(fields)].to_numpy() if plan.needs_commits else np.zeros(rows.num_rows, np.int64)
         starts = [0, *(np.flatnonzero(np.diff(versions)) + 1).tolist()]
         for start, end in zip(starts, [*starts[1:], rows.num_rows], strict=True):
-            version = int(versions[start])
-            if version != self._commit:
-                self.flush(writer)
-            self._commit = version
-            self._append(writer, rows.slice(start, end - start))
+            for first in range(start, end, plan.rows_per_group):
+                part = rows.slice(first, min(plan.rows_per_group, end - first))
+                yield int(versions[start]), part.select(range(len(fields)))
 
-    def _append(self, writer: "pq.ParquetWriter", rows: pa.RecordBatch) -> None:
-        start = 0
-        while start < rows.num_rows:
-            part = rows.slice(start, self.plan.rows_per_group - self._records)
-            self._waiting.append(part)
-            self._records += part.num_rows
-            start += part.num_rows
-            if self._records == self.plan.rows_per_group:
-                self.flush(writer)
 
-    def flush(self, writer: "pq.ParquetWriter") -> None:
-        """Write what waits as one row group."""
-        if self._records:
-            writer.write_table(pa.Table.from_batches(self._waiting), row_group_size=self._records)
-            self.groups.append(RowGroup(self._commit, self._records))
-            self._waiting, self._records = [], 0
-
-    def _check(self, rows: pa.RecordBatch, order: list[pa.Array]) -> None:
-        """Compare each record with the one before it: only equal records may have equal places."""
-        with_last, places = rows, order
-        if self._previous is not None:
-            last, last_place = self._previous
-            with_last = pa.concat_batches([last, rows])
-            places = [pa.concat_arrays([before, own]) for before, own in zip(last_place, order, strict=True)]
-        reading = self.plan.reading
-        refuse_ties(
-            places,
-            lambda numbers: with_last.take(pa.array(numbers)),
-            uri=reading.log.uri,
-            columns=reading.columns,
-            widened=reading.log.widened,
-        )
-        last_row = rows.num_rows - 1
-        self._previous = rows.slice(last_row), [column.slice(last_row) for column in order]
+def _refuse_ties(rows: pa.RecordBatch, plan: OrderPlan) -> None:
+    reading = plan.reading
+    refuse_ties(
+        rows.columns[len(reading.log.fields) :],
+        lambda numbers: rows.select(range(len(reading.log.fields))).take(pa.array(numbers)),
+        uri=reading.log.uri,
+        columns=reading.columns,
+        widened=reading.log.widened,
+    )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,18 +14,6 @@ from windowlib.columnar.log_reading import TimeColumn
 
 APPEND_ORDER: Final = ("commit", "row id")
 """What orders the records, for messages, if no columns of the log do."""
-
-
-class SourceFile(NamedTuple):
-    """One file of the log. `block` is the whole file, and `block.sequence` and `block.rank` have no meaning.
-
-    Row i of the file is at (`commit`, `first` + i) in the order of appending, unless the file has this in columns.
-    Both are 0 if columns of the log give the order.
-    """
-
-    block: Block
-    commit: int = 0
-    first: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +35,7 @@ class OrderReading:
         """What orders the records, for messages."""
         return APPEND_ORDER if self.columns is None else self.columns
 
-    def batches(self, file: SourceFile, *, whole: bool) -> Iterator[tuple[pa.RecordBatch, list[pa.Array]]]:
+    def batches(self, file: Block, *, whole: bool) -> Iterator[tuple[pa.RecordBatch, list[pa.Array]]]:
         """Yield the records of a file, and their order columns in the form of `comparable`.
 
         With `whole`, the records have all columns of the log, else those that order them, and `time`.
@@ -56,14 +44,14 @@ class OrderReading:
         some = () if self.time is None else (self.time.name,)
         asked = None if whole else (*dict.fromkeys([*(self.columns or ()), *some]),)
         if self.columns is not None:
-            for rows in self.log.batches(file.block, asked):
+            for rows in self.log.batches(file, asked):
                 yield rows, [comparable(rows.column(name)) for name in self.columns]
             return
         hidden = (*self.hidden, ROW)
-        for rows in self.log.batches(file.block, asked, hidden=hidden):
+        for rows in self.log.batches(file, asked, hidden=hidden):
             commit, number, row = rows.columns[-len(hidden) :]
             if number.null_count:
-                number = pc.coalesce(number, pc.add(row, file.first))
+                number = pc.coalesce(number, pc.add(row, file.base_row_id))
             order = [pc.fill_null(commit, file.commit), number]
             yield rows.select(range(rows.num_columns - len(hidden))), order
 
@@ -72,10 +60,10 @@ class OrderReading:
         """The columns that order the records of a file: columns of the log, or hidden ones."""
         return self.hidden if self.columns is None else self.columns
 
-    def reorder_columns(self, file: SourceFile) -> tuple[str, ...]:
+    def reorder_columns(self, file: Block) -> tuple[str, ...]:
         """Return the columns by which the reader of a file can order its records; empty if the file lacks some places.
 
         Raises LogError: the file cannot be read.
         """
-        has_places = self.columns is not None or self.log.has_all(file.block, self.hidden)
+        has_places = self.columns is not None or self.log.has_all(file, self.hidden)
         return self.order_columns if has_places else ()

@@ -3,6 +3,7 @@
 Spark sorts the records, and its tasks write them into the same files as other tasks of the intake do.
 """
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -58,47 +59,26 @@ def sort_by_spark(spark: "SparkSession", chunk: ChunkLog, plan: OrderPlan) -> li
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for written in _written(batches, plan, order):
-            made = written if isinstance(written, SortedFile) else None
-            yield pa.RecordBatch.from_pylist(
-                [
-                    {
-                        "path": made.path if made else "",
-                        "slice_no": made.slice_no if made else -1,
-                        "commits": [group.commit for group in made.groups] if made else [],
-                        "records": [group.records for group in made.groups] if made else [],
-                        "error": None if made else str(written),
-                    }
-                ],
-                schema=_FOUND,
-            )
+            yield _message(written if isinstance(written, SortedFile) else str(written))
 
-    numbered = "path string, slice_no int, commits array<bigint>, records array<bigint>, error string"
     with reading_errors(chunk.log):
-        rows_made = ordered.mapInArrow(write, numbered).withColumn("part", F.spark_partition_id()).collect()
-    for row in rows_made:
-        if row["error"] is not None:
-            raise LogError(row["error"])
-    made = [
-        SortedFile(
-            path=row["path"],
-            slice_no=row["slice_no"],
-            groups=tuple(RowGroup(*group) for group in zip(row["commits"], row["records"], strict=True)),
-        )
-        for row in sorted(rows_made, key=lambda row: (row["slice_no"], row["part"]))
-    ]
-    _refuse_other_counts(chunk, made)
-    return made
+        sent = ordered.mapInArrow(write, "message string").withColumn("part", F.spark_partition_id()).collect()
+    made: list[tuple[int, int, SortedFile]] = []
+    for row in sent:
+        written = json.loads(row["message"])
+        if isinstance(written, str):
+            raise LogError(written)
+        path, slice_no, groups = written
+        file = SortedFile(path=path, slice_no=slice_no, groups=tuple(RowGroup(*group) for group in groups))
+        made.append((slice_no, row["part"], file))
+    files = [file for _, _, file in sorted(made)]
+    _refuse_other_counts(chunk, files)
+    return files
 
 
-_FOUND = pa.schema(
-    [
-        ("path", pa.string()),
-        ("slice_no", pa.int32()),
-        ("commits", pa.list_(pa.int64())),
-        ("records", pa.list_(pa.int64())),
-        ("error", pa.string()),
-    ]
-)
+def _message(content: object) -> pa.RecordBatch:
+    """Return what a task tells the driver, as a row of JSON."""
+    return pa.RecordBatch.from_pydict({"message": [json.dumps(content)]})
 
 
 def _written(
@@ -159,13 +139,13 @@ def record_ids(spark: "SparkSession", chunk: ChunkLog) -> Mapping[int, IdSum]:
             numbers = batch.column("slice_no").to_numpy()
             hashes = record_hashes(rows, widened)
             for number in set(numbers.tolist()):
-                ids = IdSum.of_array(hashes[numbers == number])
-                yield pa.RecordBatch.from_pylist([{"slice_no": number, "ids": [str(word) for word in ids.as_row()]}])
+                yield _message([number, IdSum.of_array(hashes[numbers == number]).as_row()])
 
     ids_of_slice: dict[int, IdSum] = {}
     with reading_errors(chunk.log):
-        for row in _records(spark, chunk, []).mapInArrow(count, "slice_no bigint, ids array<string>").collect():
-            ids_of_slice.setdefault(row["slice_no"], IdSum()).merge(IdSum(*(int(word) for word in row["ids"])))
+        for row in _records(spark, chunk, []).mapInArrow(count, "message string").collect():
+            number, ids = json.loads(row["message"])
+            ids_of_slice.setdefault(number, IdSum()).merge(IdSum(*ids))
     return ids_of_slice
 
 

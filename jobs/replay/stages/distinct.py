@@ -7,7 +7,7 @@ others duplicates. Tasks pass the ids on by their hashes, so each task that comp
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -52,13 +52,6 @@ class IdsPlan:
     bits: int
 
 
-class IdsTask(NamedTuple):
-    """Blocks of one of the plans."""
-
-    plan: int
-    blocks: tuple[Block, ...]
-
-
 def search(tasks: Tasks, parts: Sequence[Part], *, distinct: DistinctGrammar, sizes: Sizes) -> Duplicates:
     """Return the duplicates of a chunk.
 
@@ -85,11 +78,11 @@ def search(tasks: Tasks, parts: Sequence[Part], *, distinct: DistinctGrammar, si
     ]
     size = sizes.task_records(records, cores=tasks.cores)
     asked = [
-        IdsTask(number, group)
+        (number, group)
         for number, part in enumerate(parts)
         for group in groups_of(part.blocks, lambda block: block.records, size)
     ]
-    read = tasks.run(lambda task: read_ids(task.blocks, plans[task.plan]), asked)
+    read = tasks.run(lambda task: read_ids(task[1], plans[task[0]]), asked)
     plan = MatchPlan(
         within_ms=distinct.within_ms,
         columns=tuple(_id_columns(distinct.by)),

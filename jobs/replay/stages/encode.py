@@ -68,7 +68,4 @@ def _parts(task: EncodeTask, slice_rows: SliceRows, plan: EncodePlan) -> Iterabl
     batches = [batch for _, batch in read_shuffled(slice_rows.shuffled)]
     if task.table.name in tables.RECORD_TABLES:
         return plan.records.attached(task.table, batches, slice_rows.blocks)
-    # Many small batches of buckets become one row group. Large ones stay apart, so that memory is bounded.
-    if slice_rows.rows() <= plan.rows_per_file:
-        return [pa.Table.from_batches(batches)]
-    return [pa.Table.from_batches([batch]) for batch in batches]
+    return [pa.Table.from_batches(batches)]  # many small batches of buckets become one row group

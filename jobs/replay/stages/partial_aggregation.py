@@ -92,20 +92,9 @@ def _of_row_groups(
     if footer is None or time.name not in paths:
         return None
     index, kind = paths.index(time.name), footer.schema.to_arrow_schema().field(time.name).type
-    bounds: list[int] = []
-    for group in block.row_groups or ():
-        column = footer.row_group(group).column(index)
-        statistics = column.statistics if column.is_stats_set else None
-        if statistics is None or not statistics.has_min_max:
-            return None
-        latest = _ms(statistics.max_raw, log, time, kind=kind)
-        if latest is None:
-            return None
-        bounds.append(latest)
-    return max(bounds, default=None)
-
-
-def _ms(value: object, log: PinnedLog, time: TimeColumn, *, kind: pa.DataType) -> int | None:
-    """Return the instant of a value of the event time, whose Arrow type in a file is `kind`; None if it has none."""
-    [instant] = bound_instants(pa.array([value], kind), log.nodes[time.name], unit=time.unit)
-    return instant
+    groups = [footer.row_group(group).column(index).statistics for group in block.row_groups or ()]
+    if not all(statistics is not None and statistics.has_min_max for statistics in groups):
+        return None
+    highs = pa.array([statistics.max_raw for statistics in groups], kind)
+    latest = bound_instants(highs, log.nodes[time.name], unit=time.unit)
+    return None if None in latest else max((ms for ms in latest if ms is not None), default=None)

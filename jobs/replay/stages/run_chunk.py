@@ -1,8 +1,7 @@
 """Runs a chunk: intake, scan, time, windows, encode. Spark schedules tasks; the driver holds counts and steps."""
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from typing import Final
@@ -102,7 +101,7 @@ def _run(tasks: Tasks, pinned: Pinned, directory: str) -> ChunkRun:
     known = _known_run(pinned, inputs[0])
     windows = _windows_plan(pinned, layout, directory=directory, buckets=plan.buckets, time=time, known=known)
     try:
-        with stage("windows and second scan"), pinned.checkpoint.restoring() if pinned.checkpoint else nullcontext():
+        with stage("windows and second scan"):
             touched = touched_by(scanned, time, key_bits=plan.key_bits)
             state = divided_state(tasks, divide_plan(pinned, directory, plan.buckets, touched=touched))
             # The scans are short, so they fill the cores that wait for the last bucket.
@@ -110,7 +109,8 @@ def _run(tasks: Tasks, pinned: Pinned, directory: str) -> ChunkRun:
             done = tasks.run(lambda task: _windows_or_scan(task, windows, plan), asked)
         buckets = [output for output in done if isinstance(output, BucketRows)]
         counted = _counted(pinned, buckets, state)
-        seen = scan_by_spark(tasks, chunk) if intake.originals is None else _merged([*read, *_scans(done)])
+        read += [output for output in done if not isinstance(output, BucketRows)]
+        seen = scan_by_spark(tasks, chunk) if intake.originals is None else _merged(read)
     except BaseException:
         known.remove()
         raise
@@ -181,10 +181,6 @@ def _known_run(pinned: Pinned, first: InputSums) -> KnownRun:
         rows_from=pinned.sizes.rows_from,
         rows_per_file=pinned.sizes.rows_per_file,
     )
-
-
-def _scans(done: Iterable[BucketRows | dict[int, IdSum]]) -> Iterator[dict[int, IdSum]]:
-    return (output for output in done if not isinstance(output, BucketRows))
 
 
 def _windows_plan(

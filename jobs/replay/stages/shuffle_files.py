@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Final, NamedTuple
 from uuid import uuid4
 
@@ -17,7 +18,7 @@ import pyarrow as pa
 from typing_extensions import Buffer
 
 from jobs.disk_errors import writing
-from jobs.replay.groups import ARRAY_BYTES, joined
+from jobs.replay.groups import ARRAY_BYTES, groups_of, joined
 from jobs.storage import open_input, open_output
 from windowlib.errors import AuditError
 
@@ -183,30 +184,10 @@ def _damaged(entry: ShuffleBatch, difference: str) -> AuditError:
 def joined_batches(
     shuffled: Iterable[ShuffleBatch], *, rows: int, most_bytes: int = ARRAY_BYTES
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield (slice number, batch) over consecutive batches.
-
-    A batch has `rows` rows. It has fewer at the end of a slice, and where the next rows would make it larger than
-    `most_bytes`.
-    """
-    waiting: list[pa.RecordBatch] = []
-    count, size, slice_no = 0, 0, -1
-    for entry, batch in read_shuffled(shuffled):
-        if entry.slice_no != slice_no or size + entry.size > most_bytes:
-            if waiting:
-                yield slice_no, pa.concat_batches(waiting)
-            waiting, count, size, slice_no = [], 0, 0, entry.slice_no
-        size += entry.size
-        start = 0
-        while count + batch.num_rows - start >= rows:
-            waiting.append(batch.slice(start, rows - count))
-            start += rows - count
-            yield slice_no, pa.concat_batches(waiting)
-            waiting, count, size = [], 0, entry.size
-        if start < batch.num_rows:
-            waiting.append(batch.slice(start))
-            count += batch.num_rows - start
-    if waiting:
-        yield slice_no, pa.concat_batches(waiting)
+    """Yield (slice number, batch). Consecutive batches of a slice are put together, up to so many rows and bytes."""
+    for slice_no, own in groupby(read_shuffled(shuffled), key=lambda pair: pair[0].slice_no):
+        for group in groups_of(own, lambda pair: max(pair[0].rows / rows, pair[0].size / most_bytes), 1):
+            yield slice_no, pa.concat_batches([batch for _, batch in group])
 
 
 def by_bucket(shuffled: Iterable[ShuffleBatch]) -> dict[int, tuple[ShuffleBatch, ...]]:

@@ -141,12 +141,12 @@ def divided_state(tasks: Tasks, plan: DividePlan | None) -> DividedState:
         plan = replace(plan, touched=_with_reached(tasks, plan, plan.touched))
     shares = tasks.share(lambda files: divide(files, plan), divide_tasks(plan, tasks.sharers))
     divided = [part for share in shares for part in share]
-    of_bucket: dict[int, tuple[tuple[str, ShuffleBatch], ...]] = {}
+    of_bucket: dict[int, list[tuple[str, ShuffleBatch]]] = {}
     for part in divided:
         for entry in part.shuffled:
-            of_bucket[entry.bucket] = (*of_bucket.get(entry.bucket, ()), (part.table, entry))
+            of_bucket.setdefault(entry.bucket, []).append((part.table, entry))
     return DividedState(
-        of_bucket=of_bucket,
+        of_bucket={bucket: tuple(own) for bucket, own in of_bucket.items()},
         staying={name: IdSum.together(part.staying for part in divided if part.table == name) for name in plan.stored},
         damages=tuple(part.damage for part in divided if part.damage is not None),
     )

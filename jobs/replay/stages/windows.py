@@ -57,9 +57,9 @@ def run_bucket(task: BucketTask, plan: WindowsPlan) -> BucketRows:
     # Millions of small objects live until their windows end and almost none are in cycles, so collect rarely.
     gc.set_threshold(100_000, 50, 1_000)
     run = BucketRun(replace(plan.bucket_plan, steps=load_steps(plan.steps, plan.bucket_plan.steps)))
-    for table_name, entry in task.state:
-        for _, rows in read_shuffled([entry]):
-            run.restore(table_name, pa.Table.from_batches([rows]))
+    batches = read_shuffled(entry for _, entry in task.state)
+    for (table_name, _), (_, rows) in zip(task.state, batches, strict=True):
+        run.restore(table_name, pa.Table.from_batches([rows]))
     sinks: dict[str, RowSink] = {}
     try:
         for slice_no, tag, rows in _emitted(run, task):
@@ -89,16 +89,13 @@ def _sink(tag: str, task: BucketTask, plan: WindowsPlan) -> RowSink:
 def _emitted(run: BucketRun, task: BucketTask) -> Iterator[tuple[int, str, pa.Table]]:
     rows_max = run.plan.records_per_block
     partials = ((slice_no, run.merge, rows) for slice_no, rows in joined_batches(task.partials, rows=rows_max))
-    records = ((slice_no, run.process, _fed(run, slice_no, rows))
+    firsts = [0, *(span.end_sequence for span in run.plan.slices)]
+    records = ((slice_no, run.process, fed_records(rows, first=firsts[slice_no]))
                for slice_no, rows in joined_batches(task.shuffled, rows=rows_max))  # fmt: skip
     # The partials of a slice come before its records.
     for slice_no, take, rows in merge(partials, records, key=itemgetter(0)):
         yield from take(slice_no, rows)
     yield from run.finish()
-
-
-def _fed(run: BucketRun, slice_no: int, records: pa.RecordBatch) -> pa.RecordBatch:
-    return fed_records(records, first=run.plan.slices[slice_no - 1].end_sequence if slice_no else 0)
 
 
 def save_steps(steps: Steps, directory: str) -> tuple[Steps, tuple[ShuffleBatch, ...]]:

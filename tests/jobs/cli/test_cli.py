@@ -36,6 +36,14 @@ from tests.support.random_views import Views
 RANGE = ("--from", "2024-01-01", "--to", "2024-01-05")
 
 
+def test_a_command_that_is_interrupted_while_it_imports_prints_no_traceback() -> None:
+    """Defect: ctrl-C in the first half second of a command printed Python's traceback."""
+    code = "import jobs.cli; raise KeyboardInterrupt"
+    ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ended.stderr == ""
+    assert ended.returncode == -2, "the signal has ended it, as the shell expects"
+
+
 def test_run_with_json_prints_the_documented_object(shell: Shell) -> None:
     found = shell.json("run", "sales", *RANGE)
     assert set(found) == {"pipeline", "runs", "published"}
@@ -353,6 +361,18 @@ def test_status_prints_what_the_schedule_waits_for(shell: Shell) -> None:
     path = shell.root / "pipelines" / "sales.yaml"
     path.write_text(PIPELINE.replace('schedule: "0 6 * * *"', ""))
     assert shell.json("status", "sales")["pipelines"][0]["waits"] is None, "no schedule waits"
+
+
+def test_status_names_a_pipeline_whose_file_is_gone(shell: Shell) -> None:
+    """Defect: if the file of one of several pipelines was lost, its schedule ended, and no command told it."""
+    other = shell.root / "pipelines" / "other.yaml"
+    other.write_text(PIPELINE.replace("pipeline: sales", "pipeline: other"), encoding="utf-8")
+    assert shell("run", "other", *RANGE) == 0
+    assert shell.json("status")["without_file"] == []
+    other.unlink()
+    assert shell("status") == 0
+    assert f"other: has a ledger in the lake, and no file in {shell.root / 'pipelines'}, so nothing" in shell.out
+    assert shell.json("status", "sales")["without_file"] == []
 
 
 def test_status_prints_the_error_of_a_pipeline_file(shell: Shell) -> None:

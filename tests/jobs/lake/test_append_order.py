@@ -272,8 +272,8 @@ def _born(tmp_path: Path) -> Path:
     return log
 
 
-def _commit(log: Path, *entries: dict[str, Any], operation: str) -> None:
-    lines = [{"commitInfo": {"operation": operation}}, *entries]
+def _commit(log: Path, *entries: dict[str, Any], operation: str, tags: dict[str, str] | None = None) -> None:
+    lines = [{"commitInfo": {"operation": operation, "tags": tags}}, *entries]
     path = log / "_delta_log" / f"{len(commits_of(log)):020}.json"
     path.write_text("\n".join(map(json.dumps, lines)))
 
@@ -304,6 +304,36 @@ def test_files_that_were_compacted_while_row_tracking_was_off_are_refused(tmp_pa
     commits_of(log)[-1].unlink()
     _rewrite(log, [0, 2, 4])  # records of commits before and after it
     assert len(_pin(log).files) == 3
+
+
+@pytest.mark.parametrize("operation", ["UPDATE", "MERGE"])
+@pytest.mark.parametrize("is_kept", [False, True])
+def test_files_that_were_changed_while_row_tracking_was_off_are_refused(
+    tmp_path: Path, operation: str, *, is_kept: bool
+) -> None:
+    """Defect: records that an UPDATE had only copied were taken as appended by it, once OPTIMIZE had stored that.
+
+    Of a MERGE, they were taken so at once. With row tracking on, both keep the versions of these records, and say so.
+    """
+    log = _born(tmp_path)
+    old = next(add for add in _adds(log) if add["partitionValues"]["day"] == "1970-01-01")
+    path = "day=1970-01-01/changed.parquet"
+    shutil.copy(log / old["path"], log / path)
+    gone = {"remove": {**old, "deletionTimestamp": 0, "dataChange": True}}
+    new = old | {"path": path, "dataChange": True, "baseRowId": 15, "defaultRowCommitVersion": 3}
+    tags = {"delta.rowTracking.preserved": "true"} if is_kept else {}
+    _commit(log, gone, {"add": new}, operation=operation, tags=tags)
+    _rewrite(log, [1, 2, 3])
+    lost = set() if is_kept else {"1970-01-01"}
+    assert _lost(log) == lost
+    commits_of(log)[-1].unlink()
+    assert _lost(log) == {"1970-01-01"}, "the file has no stored ids of rows"
+
+
+def _lost(log: Path) -> frozenset[str]:
+    """Return the slices whose order is lost, whatever commits have removed records."""
+    pinned = pin_log(DeltaPlace(uri=str(log)), by=SliceGrammar(by="day"), slices=DAYS, may_be_changed=True)
+    return pinned.unordered(BY_COMMITS)
 
 
 def test_a_log_that_has_dropped_row_tracking_and_got_it_again_is_refused(tmp_path: Path) -> None:

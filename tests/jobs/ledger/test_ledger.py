@@ -26,7 +26,7 @@ from jobs.ledger.view import LedgerView
 from tests.jobs.ledger.test_history import request
 from tests.support.fuzzing import seeds
 from tests.support.places import ROOT
-from windowlib.errors import HindcastError, LedgerError, StoreError
+from windowlib.errors import HindcastError, LedgerError, RequestError, StoreError
 
 APPENDER = """
 import sys
@@ -97,6 +97,20 @@ def test_a_ledger_that_several_threads_create_is_created_once(tmp_path: Path) ->
             for one in [pool.submit(create) for _ in range(6)]:
                 one.result()
         assert DeltaTable(uri).version() == 0
+
+
+def test_a_write_that_is_refused_or_writes_nothing_creates_no_ledger(tmp_path: Path) -> None:
+    """Defect: `hindcast resume` without a request left an empty ledger, and `verify` told that there is none."""
+    ledger = Ledger(str(tmp_path / "p" / "ledger"), now_ms=lambda: 1)
+
+    def refuse(_view: LedgerView) -> Sequence[LedgerEvent]:
+        raise RequestError("nothing to resume")
+
+    with pytest.raises(RequestError):
+        ledger.write(refuse)
+    assert ledger.write(lambda _view: []).version == 0
+    assert not [*tmp_path.iterdir()]
+    assert ledger.write(lambda view: [note(f"first, on {view.version}")]).version == 1
 
 
 @pytest.mark.slow

@@ -26,7 +26,7 @@ from jobs.publishing.stop_reasons import describe_stop
 from jobs.publishing.waivers import refusal_after
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales, spark_task
 from tests.support.waiving import waive_newest
-from windowlib.errors import RequestError
+from windowlib.errors import LogError, RequestError
 
 DAYS = [f"2024-01-{day:02d}" for day in range(1, 8)]
 HOUR = 3_600_000
@@ -104,6 +104,15 @@ def test_a_scheduled_run_catches_up_from_the_head(airflow: Airflow) -> None:
     assert airflow.decide("2024-01-06") == Skip(
         why="no slice after the published head 2024-01-05 is over by 2024-01-06 00:00:00 UTC"
     )
+
+
+def test_before_the_first_slice_is_over_the_log_need_not_exist(tmp_path: Path) -> None:
+    """Defect: the DAG runs of a pipeline with `first` in the future failed as long as its table did not exist."""
+    airflow = Airflow(tmp_path, PIPELINE.replace("slice: {by: day}", "slice: {by: day, first: 2024-01-03}"))
+    skip = Skip(why="no slice with data is over by 2024-01-03 00:00:00 UTC")
+    assert airflow.decide("2024-01-03") == skip
+    with pytest.raises(LogError, match="does not exist"):
+        airflow.decide("2024-01-04")
 
 
 def test_a_failed_slice_holds_the_chain_until_it_is_waived(airflow: Airflow) -> None:

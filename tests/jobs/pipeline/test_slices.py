@@ -200,6 +200,12 @@ def test_the_error_of_a_refused_range_explains_half_open(
     assert "half-open" in str(caught.value)
 
 
+def test_a_range_after_a_first_slice_of_the_future_gets_no_advice_that_is_refused() -> None:
+    pipeline = cut("first: 2024-02-01")
+    with pytest.raises(RequestError, match=r"; no slice from `log.slice.first` on is over$"):
+        check_range(pipeline, day_ms("2024-02-01"), day_ms("2024-02-03"), now_ms=day_ms("2024-01-11"))
+
+
 def test_a_bound_is_an_iso_date_or_time() -> None:
     pipeline = cut("timezone: Europe/Berlin")
     assert parse_bound(pipeline, "2013-02-08") == day_ms("2013-02-08") - HOUR

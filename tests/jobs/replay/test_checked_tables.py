@@ -64,7 +64,7 @@ def test_committed_rows_get_the_outcomes_of_the_same_rows_in_memory(tmp_path: Pa
         own = [row for part in parts for row in part.to_pylist() if row["attempt_id"] == ATTEMPT]
         by_slice = {name: [row for row in own if row["slice_id"] == name] for name in SLICE_IDS}
         stored = CommittedSlices(
-            uri,
+            uri=uri,
             attempt_id=ATTEMPT,
             columns=parts[0].schema.names,
             counts={name: len(rows) for name, rows in by_slice.items()},
@@ -83,7 +83,7 @@ def test_committed_rows_get_the_outcomes_of_the_same_rows_in_memory(tmp_path: Pa
 
 def test_a_table_that_does_not_exist_has_no_columns_and_no_rows(tmp_path: Path) -> None:
     none = dict.fromkeys(SLICE_IDS, 0)
-    absent = CommittedSlices(str(tmp_path / "absent"), attempt_id=ATTEMPT, columns=["slice_id"], counts=none)
+    absent = CommittedSlices(uri=str(tmp_path / "absent"), attempt_id=ATTEMPT, columns=["slice_id"], counts=none)
     assert (absent.schema.names, list(absent.batches([])), absent.slice_count) == ([], [], 3)
 
 
@@ -118,7 +118,7 @@ def test_each_slice_gets_the_results_of_its_own_rows(tmp_path: Path) -> None:
         uri, columns = str(tmp_path / table.name), table.stored_columns()
         ensure_table(uri, table)
         stored[table.name] = CommittedSlices(
-            uri, attempt_id=ATTEMPT, columns=columns, counts=dict.fromkeys(SLICE_IDS, 0)
+            uri=uri, attempt_id=ATTEMPT, columns=columns, counts=dict.fromkeys(SLICE_IDS, 0)
         )
     checked: dict[str, slices.SlicedTable] = {**stored, "run": run_rows(SLICES, [(good, 5), (bad, 5), (good, 5)])}
     results = checks.run_checks(SUITES, SLICE_IDS, checked, fail_on="critical", confirm="none")

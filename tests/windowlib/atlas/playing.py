@@ -5,7 +5,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from windowlib.atlas import AtlasOperator, AtlasSpec
+from windowlib.atlas.atlas_operator import AtlasOperator
+from windowlib.atlas.spec import AtlasSpec
 from windowlib.bounds import MAX_TIME_MS, MIN_TIME_MS, wrap_int64
 from windowlib.keyed.snapshots import Snapshot, WindowStateRow
 from windowlib.records.plain_json import from_json, to_json

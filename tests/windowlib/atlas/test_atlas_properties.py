@@ -22,7 +22,7 @@ from tests.windowlib.atlas.playing import (
     stage,
     steps_of,
 )
-from windowlib.atlas import AtlasSpec
+from windowlib.atlas.spec import AtlasSpec
 from windowlib.columnar.watermark_steps import Beginning, SliceRange, Steps, Walk, columns_of
 from windowlib.records.records import ASSIGNED, LATE, UNASSIGNED, Output, Record, Tally
 

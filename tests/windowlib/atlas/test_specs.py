@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.windowlib.atlas.playing import COLUMNS, Event, ms, play, stage
-from windowlib.atlas import ATLAS_PROFILES, AtlasProfile, AtlasSpec
 from windowlib.atlas.dead_letters import DeadLetterWriter
 from windowlib.atlas.documents.documents import Date, compare, sort_key
 from windowlib.atlas.documents.json_documents import read_literal, read_text, to_json, to_text
 from windowlib.atlas.documents.log_columns import LogColumns
 from windowlib.atlas.documents.places import Place
+from windowlib.atlas.policies import ATLAS_PROFILES, AtlasProfile
+from windowlib.atlas.spec import AtlasSpec
 from windowlib.atlas.window_stages import Hopping, Sessions
 from windowlib.bounds import MAX_DURATION_MS
 from windowlib.errors import SpecError

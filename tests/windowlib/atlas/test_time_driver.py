@@ -2,14 +2,17 @@
 
 import json
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.windowlib.atlas.playing import COLUMNS, PUSH, Event, contents, ms, play, stage, steps_of
-from windowlib.atlas import AtlasDriver, AtlasProfile, AtlasSpec
-from windowlib.atlas.policies import IdleReading
+from windowlib.atlas.policies import AtlasProfile, IdleReading
+from windowlib.atlas.spec import AtlasSpec
 from windowlib.watermarks.timeline import Arrival, SourceRow
+
+if TYPE_CHECKING:
+    from windowlib.atlas.time_driver import AtlasDriver
 
 
 def spec_of(

@@ -1,13 +1,17 @@
 """The three timetables of Atlas's documentation, row by row, as docs/reference/atlas.md reads them."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.windowlib.atlas.playing import COLUMNS, MINUTE, PUSH, Event, at, contents, hash_of, play, take_step
-from windowlib.atlas import AtlasOperator, AtlasSpec
+from windowlib.atlas.spec import AtlasSpec
 from windowlib.records.records import Record
 from windowlib.watermarks.timeline import Arrival, Step, Timeline
+
+if TYPE_CHECKING:
+    from windowlib.atlas.atlas_operator import AtlasOperator
 
 
 def minutes(size: int) -> dict[str, object]:

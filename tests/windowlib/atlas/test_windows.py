@@ -19,9 +19,10 @@ from tests.windowlib.atlas.playing import (
     stage,
     through_json,
 )
-from windowlib.atlas import AtlasProfile, AtlasSpec
 from windowlib.atlas.dead_letters import DeadLetterWriter
 from windowlib.atlas.documents.places import Json
+from windowlib.atlas.policies import AtlasProfile
+from windowlib.atlas.spec import AtlasSpec
 from windowlib.bounds import TimeWindow, wrap_int64
 from windowlib.errors import CheckpointError
 from windowlib.keyed.timers import KeyGroupRange

@@ -8,6 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 from tests.support.fuzzing import cases
 from tests.support.open_edges import open_edges
+from tests.support.resuming import resume_at
 from windowlib.beam import (
     AfterAll,
     AfterAny,
@@ -27,7 +28,7 @@ from windowlib.errors import SpecError
 from windowlib.functions.window_functions import Reduce, Whole, aggregate
 from windowlib.profiles import BEAM, STRICT, Profile
 from windowlib.records.records import Output, Pane, Record, Tally
-from windowlib.testkit.harness import ClockStep, RecordStep, Step, WatermarkStep, play_step, resume_at
+from windowlib.testkit.harness import ClockStep, RecordStep, Step, WatermarkStep, play_step
 from windowlib.windows.assigners import Assigner, DynamicSession, Session, Sliding, Tumbling
 from windowlib.windows.spec import MODES, Accumulation, WindowSpec
 

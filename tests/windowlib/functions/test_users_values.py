@@ -14,6 +14,7 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from tests.support.names import name_of
+from tests.support.resuming import resume_at
 from windowlib.bounds import Window
 from windowlib.errors import SpecError
 from windowlib.functions.window_functions import (
@@ -33,7 +34,7 @@ from windowlib.keyed.state import StateSpec
 from windowlib.records.plain_json import from_json, plain_copy, to_json
 from windowlib.records.records import Emitted, Pane, Record
 from windowlib.testkit.contracts import check_function
-from windowlib.testkit.harness import Harness, RecordStep, check_resumable, resume_at
+from windowlib.testkit.harness import Harness, RecordStep, check_resumable
 from windowlib.triggers.flink import CountReached
 from windowlib.triggers.protocol import CONTINUE, Trigger, TriggerContext, TriggerResult
 from windowlib.windows.assigners import Session, Sliding, Tumbling

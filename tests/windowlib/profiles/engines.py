@@ -8,7 +8,8 @@ import json
 from typing import Any, Final
 
 from tests.support.grammar import pipeline
-from windowlib.atlas import ATLAS_PROFILES, AtlasSpec
+from windowlib.atlas.policies import ATLAS_PROFILES
+from windowlib.atlas.spec import AtlasSpec
 from windowlib.functions.window_functions import Apply
 from windowlib.keyed.operator_protocol import Operator, OperatorSpec
 from windowlib.profiles import profile

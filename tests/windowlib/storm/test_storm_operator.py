@@ -444,3 +444,31 @@ def test_a_pane_has_the_log_position_that_fired_it() -> None:
     (pane,) = operator.drain()
     assert isinstance(pane, Pane)
     assert pane.position == (7, 8)
+
+
+class Returning(ProcessFunction):
+    """Returns one object at each window, and adds the window's last tuple to it."""
+
+    def __init__(self, result: Any) -> None:  # noqa: ANN401 - what a user's function returns
+        self.result = result
+
+    def process(self, place: Place, contents: Sequence[Any], ctx: ProcessContext) -> Iterable[Any]:  # noqa: ARG002
+        if isinstance(self.result, list):
+            self.result[0].append(contents[-1])
+        return self.result  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("result", ["ab", {"a": 1}, None, 5], ids=repr)
+def test_a_function_that_returns_no_list_is_refused(result: object) -> None:
+    """Defect: a window emitted one pane per letter of a text."""
+    driven = Driven(StormSpec(length=CountLength(1), function=Returning(result), is_event_time=False))
+    with pytest.raises(SpecError, match=r"must return a list of the values to emit"):
+        driven.record("x")
+
+
+def test_a_pane_keeps_what_the_function_returned() -> None:
+    """Defect: a pane of Storm's windows had the object itself, so the next window changed the pane before."""
+    driven = Driven(StormSpec(length=CountLength(1), function=Returning([[]]), is_event_time=False))
+    driven.record(1)
+    driven.record(2)
+    assert [pane.values for pane in driven.panes()] == [[1], [1, 2]]

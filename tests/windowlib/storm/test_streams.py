@@ -45,16 +45,6 @@ def test_without_tuples_there_is_no_watermark() -> None:
     assert streams().tick() is None
 
 
-def test_a_tuple_is_late_if_its_time_is_less_than_the_watermark() -> None:
-    watermarks = streams("a", lag_ms=5)
-    assert watermarks.is_late(-1), "Storm starts at 0 (S4)"
-    assert not streams("a", emitted_ms=None).is_late(-1)
-    watermarks.observe("a", 100)
-    watermarks.observe("a", 110)
-    assert watermarks.tick() == 105
-    assert [watermarks.is_late(at_ms) for at_ms in (104, 105, 106)] == [True, False, False]
-
-
 def test_storms_first_watermark_is_above_zero_and_strict_has_no_minimum() -> None:
     for profile, first_ms in ((STORM, None), (STRICT, -3)):
         watermarks = streams("a", emitted_ms=profile.starts_at_ms)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from tests.support.fuzzing import cases
 from tests.support.windows import steps
 from tests.windowlib.atlas.playing import COLUMNS, PUSH, ms, stage
-from windowlib.atlas import AtlasSpec
+from windowlib.atlas.spec import AtlasSpec
 from windowlib.functions.window_functions import Reduce, Whole
 from windowlib.keyed.operator_protocol import OperatorSpec
 from windowlib.keyed.process_operator import KeyContext, KeyedProcessFunction, KeyedProcessOperator

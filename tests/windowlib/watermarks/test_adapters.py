@@ -15,7 +15,7 @@ from windowlib.watermarks.adapters import (
     ContextEvent,
     ContextState,
     ManualWatermarkContext,
-    NonTimestampContext,
+    SourceContext,
     TimeCharacteristic,
     UpstreamSource,
     source_context,
@@ -120,7 +120,7 @@ class TestUpstream:
 
 class TestProcessingTime:
     def test_times_and_watermarks_are_ignored(self) -> None:
-        context = NonTimestampContext()
+        context = SourceContext()
         assert context.collect("a", 5) == [Collected("a", None)]
         assert context.emit_watermark(5) == []
         assert context.emit_watermark(MAX_TIME_MS) == []
@@ -229,7 +229,7 @@ class TestIngestionTime:
 def test_the_time_characteristic_chooses_the_context() -> None:
     assert type(source_context("event")) is ManualWatermarkContext
     assert type(source_context("ingestion")) is AutomaticWatermarkContext
-    assert type(source_context("processing")) is NonTimestampContext
+    assert type(source_context("processing")) is SourceContext
     with pytest.raises(SpecError, match="one of event, ingestion, processing, got 'arrival'"):
         source_context("arrival")  # type: ignore[arg-type]
 

@@ -39,7 +39,9 @@ def test_the_valve_equals_one_that_looks_at_all_channels_at_each_event() -> None
             if chance < 0.05:
                 assert valve.add() == plain.add()
             elif chance < 0.1:
-                state = ValveState([replace(own) for own in plain.state.channels], valve.state.watermark_ms)
+                state = ValveState(
+                    channels=[replace(own) for own in plain.state.channels], watermark_ms=valve.state.watermark_ms
+                )
                 valve.restore(replace(state, is_idle=plain.state.is_idle))
             elif chance < 0.4:
                 is_idle = random.random() < 0.6
@@ -68,7 +70,7 @@ class CountedTime(int):
 def test_an_event_is_compared_with_few_of_many_channels() -> None:
     channels, rounds = 2_000, 4
     valve = Valve(1)
-    valve.restore(ValveState([Channel() for _ in range(channels)]))
+    valve.restore(ValveState(channels=[Channel() for _ in range(channels)]))
     CountedTime.compared = 0
     for at_ms in range(1, rounds + 1):
         for index in Random(at_ms).sample(range(channels), channels):

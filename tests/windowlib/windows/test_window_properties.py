@@ -8,6 +8,7 @@ from random import Random
 from hypothesis import assume, given, reject, strategies as st
 
 from tests.support.open_edges import open_edges
+from tests.support.resuming import resume_at
 from tests.support.windows import LIST, SQL, WIDTH, panes_of, specs, steps, without_position
 from windowlib.bounds import wrap_int64
 from windowlib.keyed.key_groups import key_group, key_group_range
@@ -16,7 +17,7 @@ from windowlib.keyed.snapshots import Snapshot
 from windowlib.keyed.timers import KeyGroupRange
 from windowlib.profiles import STRICT, EngineFault
 from windowlib.records.records import ASSIGNED, LATE, UNASSIGNED, Fate, Late, Output, Pane, Record, Tally, Unassigned
-from windowlib.testkit.harness import RecordStep, Step, WatermarkStep, play_step, resume_at, started
+from windowlib.testkit.harness import RecordStep, Step, WatermarkStep, play_step, started
 from windowlib.windows.assigners import DynamicSession, Session, Sliding, Tumbling
 from windowlib.windows.spec import WindowSpec
 

@@ -58,6 +58,11 @@ def is_number(value: Value) -> bool:
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
+def is_nan(number: Value) -> bool:
+    """Tell whether a number is NaN."""
+    return number.is_nan() if isinstance(number, Decimal) else isnan(number)
+
+
 def is_nothing(value: Value) -> bool:
     """Tell whether a value is null or missing."""
     return value is None or value is MISSING
@@ -74,8 +79,7 @@ SortKey = tuple[Any, ...]
 
 
 def _number_key(value: Value) -> SortKey:
-    is_nan = value.is_nan() if isinstance(value, Decimal) else isnan(value)
-    return (2, 0) if is_nan else (2, 1, value)
+    return (2, 0) if is_nan(value) else (2, 1, value)
 
 
 def _object_key(value: Value) -> SortKey:
@@ -136,6 +140,13 @@ def field_path(value: Value, names: Sequence[str]) -> Value:
         if not isinstance(value, dict):
             return MISSING
         value = value.get(name, MISSING)
+    return value
+
+
+def at_objects(value: Value, names: Sequence[str]) -> Value:
+    """Return the value at a path that goes through objects only, not through arrays."""
+    for name in names:
+        value = value.get(name, MISSING) if isinstance(value, dict) else MISSING
     return value
 
 

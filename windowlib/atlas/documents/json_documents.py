@@ -9,7 +9,7 @@ from decimal import Decimal, InvalidOperation
 from math import isfinite
 from typing import Final
 
-from windowlib.atlas.documents.documents import INT32_MAX, INT64_MAX, Date, Document, Value, type_name
+from windowlib.atlas.documents.documents import INT32_MAX, INT64_MAX, Date, Document, Value, is_nan, type_name
 from windowlib.atlas.documents.places import Json, Place
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -39,11 +39,11 @@ def to_json(value: Value) -> Json:  # noqa: PLR0911 - one return per type
         case Date(ms):
             return {"$date": iso_text(ms) if 0 <= ms < _YEAR_10000_MS else {"$numberLong": str(ms)}}
         case Decimal():
-            return {"$numberDecimal": _decimal_text(value)}
+            return {"$numberDecimal": str(value) if value.is_finite() else special_text(value)}
         case bytes():
             return {"$binary": {"base64": b64encode(value).decode("ascii"), "subType": "00"}}
         case float() if not isfinite(value):
-            return {"$numberDouble": "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"}  # noqa: PLR0124
+            return {"$numberDouble": special_text(value)}
         case list():
             return [to_json(element) for element in value]
         case dict():
@@ -52,10 +52,9 @@ def to_json(value: Value) -> Json:  # noqa: PLR0911 - one return per type
             return value
 
 
-def _decimal_text(value: Decimal) -> str:
-    if value.is_finite():
-        return str(value)
-    return "NaN" if value.is_nan() else "Infinity" if value > 0 else "-Infinity"
+def special_text(number: float | Decimal) -> str:
+    """Return MongoDB's name of a NaN or an infinity."""
+    return "NaN" if is_nan(number) else "Infinity" if number > 0 else "-Infinity"
 
 
 def date_of_text(text: str) -> Date:

@@ -13,10 +13,6 @@ _US_PER_MS: Final = 1000
 _MS_PER_DAY: Final = 86_400_000
 
 
-def _same(value: Value) -> Value:
-    return value
-
-
 _PRIMITIVES: Final[Mapping[str, Convert]] = {
     "timestamp": lambda micros: Date(micros // _US_PER_MS),
     "timestamp_ntz": lambda micros: Date(micros // _US_PER_MS),
@@ -51,14 +47,14 @@ def _nullable(node: Node) -> Convert:
 
 def _converter(node: Node) -> Convert:
     if isinstance(node, str):
-        return Decimal if node.startswith("decimal") else _PRIMITIVES.get(node, _same)
+        return Decimal if node.startswith("decimal") else _PRIMITIVES.get(node, lambda value: value)
     match node["type"]:
         case "array":
             element = _nullable(node["elementType"])
             return lambda values: [element(value) for value in values]
         case "map":
             inner = _nullable(node["valueType"])
-            return lambda pairs: {_name(key): inner(value) for key, value in _pairs(pairs)}
+            return lambda pairs: {str(key): inner(value) for key, value in _pairs(pairs)}
         case _:
             fields = {field["name"]: _nullable(field["type"]) for field in node["fields"]}
             return lambda row: _struct(fields, row)
@@ -71,7 +67,3 @@ def _struct(fields: Mapping[str, Convert], row: Any) -> Document:  # noqa: ANN40
 
 def _pairs(pairs: Any) -> Any:  # noqa: ANN401 - a map is a dict, or a list of pairs
     return pairs.items() if isinstance(pairs, Mapping) else pairs
-
-
-def _name(key: object) -> str:
-    return key if isinstance(key, str) else str(key)

@@ -3,9 +3,10 @@
 import math
 from collections.abc import Callable
 from decimal import ROUND_CEILING, ROUND_DOWN, ROUND_FLOOR, ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal
+from functools import partial
 from typing import Final
 
-from windowlib.atlas.documents.documents import INT64_MAX, Date, Value, is_nothing, is_number
+from windowlib.atlas.documents.documents import INT64_MAX, Date, Value, is_nan, is_nothing, is_number
 from windowlib.atlas.expressions.forms import Call, ExpressionFault, Operators, fault
 from windowlib.atlas.expressions.numeric import DECIMAL128, NumberSum, as_decimal, fitted, is_finite, whole
 
@@ -42,10 +43,6 @@ def date_of_ms(operator: str, ms: int) -> Date:
     return Date(ms)
 
 
-def _is_nan(value: Value) -> bool:
-    return value.is_nan() if isinstance(value, Decimal) else math.isnan(value)
-
-
 def _add(*values: Value) -> Value:
     places = [place for place, value in enumerate(values) if isinstance(value, Date)]
     if len(places) > 1:
@@ -72,8 +69,6 @@ def _subtract(left: Value, right: Value) -> Value:
 
 
 def _multiply(*values: Value) -> Value:
-    if not _checked("$multiply", *values):
-        return None
     if _has_decimal(*values):
         product = Decimal(1)
         for value in values:
@@ -85,8 +80,6 @@ def _multiply(*values: Value) -> Value:
 
 
 def _divide(left: Value, right: Value) -> Value:
-    if not _checked("$divide", left, right):
-        return None
     if right == 0:
         raise ExpressionFault("$divide by zero")
     if _has_decimal(left, right):
@@ -96,8 +89,6 @@ def _divide(left: Value, right: Value) -> Value:
 
 def _mod(left: Value, right: Value) -> Value:
     """Return the remainder with the sign of the left number."""
-    if not _checked("$mod", left, right):
-        return None
     if right == 0:
         raise ExpressionFault("$mod by zero")
     if _has_decimal(left, right):
@@ -115,24 +106,17 @@ def _abs(value: Value) -> Value:
 _ROUNDINGS: Final = {"$ceil": ROUND_CEILING, "$floor": ROUND_FLOOR, "$round": ROUND_HALF_EVEN, "$trunc": ROUND_DOWN}
 
 
-def _rounding(operator: str) -> Callable[..., Value]:
-    rounding = _ROUNDINGS[operator]
-
-    def apply(value: Value, places: Value = 0) -> Value:
-        if not _checked(operator, value, places):
-            return None
-        digits = whole(places)
-        if digits is None or not _PLACES_MIN <= digits < _PLACES_MAX:
-            raise fault(operator, places, f"an integer from {_PLACES_MIN} to {_PLACES_MAX - 1} as number of places")
-        if not is_finite(value) or (isinstance(value, int) and digits >= 0):
-            return value
-        unit = Decimal(1).scaleb(-digits)
-        exact = Decimal(value).quantize(unit, rounding, DECIMAL128 if isinstance(value, Decimal) else _WIDE)
-        if isinstance(value, Decimal):
-            return value if exact.is_nan() else exact  # NaN: the value has no digits after that place
-        return fitted(int(exact)) if isinstance(value, int) else math.copysign(float(exact), value)
-
-    return apply
+def _rounded(operator: str, value: Value, places: Value = 0) -> Value:
+    digits = whole(places)
+    if digits is None or not _PLACES_MIN <= digits < _PLACES_MAX:
+        raise fault(operator, places, f"an integer from {_PLACES_MIN} to {_PLACES_MAX - 1} as number of places")
+    if not is_finite(value) or (isinstance(value, int) and digits >= 0):
+        return value
+    unit, context = Decimal(1).scaleb(-digits), DECIMAL128 if isinstance(value, Decimal) else _WIDE
+    exact = Decimal(value).quantize(unit, _ROUNDINGS[operator], context)
+    if isinstance(value, Decimal):
+        return value if exact.is_nan() else exact  # NaN: the value has no digits after that place
+    return fitted(int(exact)) if isinstance(value, int) else math.copysign(float(exact), value)
 
 
 _WIDE: Final = DECIMAL128.copy()
@@ -141,12 +125,10 @@ _WIDE.prec = 1_200  # enough digits for the exact value of every double
 
 def _real(
     operator: str, function: Callable[[float], float], *, above: float | None = None, strict: bool = True
-) -> Callable[[Value], Value]:
+) -> Call:
     """Return an operator over one real number that must be greater than `above`, or equal to it if not `strict`."""
 
     def apply(value: Value) -> Value:
-        if not _checked(operator, value):
-            return None
         number = float(value)
         if math.isnan(number):
             return value
@@ -158,13 +140,11 @@ def _real(
             result = math.inf
         return DECIMAL128.create_decimal(result) if isinstance(value, Decimal) else result
 
-    return apply
+    return _numeric(operator, apply)
 
 
 def _pow(base: Value, exponent: Value) -> Value:
-    if not _checked("$pow", base, exponent):
-        return None
-    if base == 0 and not _is_nan(exponent) and exponent < 0:
+    if base == 0 and not is_nan(exponent) and exponent < 0:
         raise ExpressionFault("$pow of 0 needs an exponent that is not negative")
     if _has_decimal(base, exponent):
         return DECIMAL128.power(as_decimal(base), as_decimal(exponent))
@@ -180,37 +160,32 @@ def _pow(base: Value, exponent: Value) -> Value:
 
 
 def _log(value: Value, base: Value) -> Value:
-    if not _checked("$log", value, base):
-        return None
     number, radix = float(value), float(base)
     if number <= 0 or radix <= 0 or radix == 1:
         raise ExpressionFault("$log needs a number above 0 and a base above 0 that is not 1")
     return math.log(number) / math.log(radix)
 
 
-def _numeric(operator: str, function: Callable[[Value], Value]) -> Callable[[Value], Value]:
-    return lambda value: function(value) if _checked(operator, value) else None
-
-
-def _any_number(function: Callable[..., Value]) -> Call:
-    return Call(function, least=0, most=None)
+def _numeric(operator: str, function: Callable[..., Value], least: int = 1, *, most: int | None = 1) -> Call:
+    """Return an operator over numbers that is null if one of them is null or missing."""
+    return Call(lambda *values: function(*values) if _checked(operator, *values) else None, least, most)
 
 
 OPERATORS: Final[Operators] = {
-    "$add": _any_number(_add),
+    "$add": Call(_add, 0, None),
     "$subtract": Call(_subtract, 2, 2),
-    "$multiply": _any_number(_multiply),
-    "$divide": Call(_divide, 2, 2),
-    "$mod": Call(_mod, 2, 2),
-    "$abs": Call(_numeric("$abs", _abs)),
-    "$ceil": Call(_rounding("$ceil")),
-    "$floor": Call(_rounding("$floor")),
-    "$round": Call(_rounding("$round"), 1, 2),
-    "$trunc": Call(_rounding("$trunc"), 1, 2),
-    "$sqrt": Call(_real("$sqrt", math.sqrt, above=0, strict=False)),
-    "$exp": Call(_real("$exp", math.exp)),
-    "$ln": Call(_real("$ln", math.log, above=0)),
-    "$log10": Call(_real("$log10", math.log10, above=0)),
-    "$log": Call(_log, 2, 2),
-    "$pow": Call(_pow, 2, 2),
+    "$multiply": _numeric("$multiply", _multiply, 0, most=None),
+    "$divide": _numeric("$divide", _divide, 2, most=2),
+    "$mod": _numeric("$mod", _mod, 2, most=2),
+    "$abs": _numeric("$abs", _abs),
+    "$ceil": _numeric("$ceil", partial(_rounded, "$ceil")),
+    "$floor": _numeric("$floor", partial(_rounded, "$floor")),
+    "$round": _numeric("$round", partial(_rounded, "$round"), most=2),
+    "$trunc": _numeric("$trunc", partial(_rounded, "$trunc"), most=2),
+    "$sqrt": _real("$sqrt", math.sqrt, above=0, strict=False),
+    "$exp": _real("$exp", math.exp),
+    "$ln": _real("$ln", math.log, above=0),
+    "$log10": _real("$log10", math.log10, above=0),
+    "$log": _numeric("$log", _log, 2, most=2),
+    "$pow": _numeric("$pow", _pow, 2, most=2),
 }

@@ -1,6 +1,7 @@
 """Array operators: elements, slices, and the loops $map, $filter and $reduce."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from windowlib.atlas.documents.documents import MISSING, Value, is_equal, is_nothing, is_true, sort_key
@@ -86,22 +87,26 @@ def _reverse(array: Value) -> Value:
     return None if is_nothing(array) else array_of("$reverseArray", array)[::-1]
 
 
-def _some(operator: str, choose: Callable[[list[Value], int], list[Value]]) -> Callable[..., Value]:
-    def apply(*, input: Value, n: Value) -> list[Value]:  # noqa: A002 - its name in the language
-        count = integer_of(operator, n)
-        if count <= 0:
-            raise fault(operator, n, "a positive n")
-        return choose(array_of(operator, input), count)
+Choice = Callable[[Sequence[Value], int], Sequence[Value]]
+CHOICES: Final[Mapping[str, Choice]] = {
+    "$firstN": lambda values, n: values[:n],
+    "$lastN": lambda values, n: values[-n:],
+    "$minN": lambda values, n: sorted(present(values), key=sort_key)[:n],
+    "$maxN": lambda values, n: sorted(present(values), key=sort_key, reverse=True)[:n],
+}
+"""The operators that choose n of several values; they are accumulators, too."""
 
-    return apply
+
+def present(values: Sequence[Value]) -> list[Value]:
+    """Return the values that are not null or missing."""
+    return [value for value in values if not is_nothing(value)]
 
 
-def _extremes(operator: str, *, largest: bool) -> Callable[..., Value]:
-    def choose(elements: list[Value], count: int) -> list[Value]:
-        present = [element for element in elements if not is_nothing(element)]
-        return sorted(present, key=sort_key, reverse=largest)[:count]
-
-    return _some(operator, choose)
+def _chosen(operator: str, *, input: Value, n: Value) -> Value:  # noqa: A002 - its name in the language
+    count = integer_of(operator, n)
+    if count <= 0:
+        raise fault(operator, n, "a positive n")
+    return CHOICES[operator](array_of(operator, input), count)
 
 
 def _zip(*, inputs: Value, use_longest_length: Value = False, defaults: Value = None) -> Value:
@@ -185,10 +190,7 @@ OPERATORS: Final[Operators] = {
     "$indexOfArray": Call(_index_of_array, 2, 4),
     "$range": Call(_range, 2, 3),
     "$reverseArray": Call(_reverse),
-    "$firstN": NamedCall(_some("$firstN", lambda elements, count: elements[:count]), ("input", "n")),
-    "$lastN": NamedCall(_some("$lastN", lambda elements, count: elements[-count:]), ("input", "n")),
-    "$minN": NamedCall(_extremes("$minN", largest=False), ("input", "n")),
-    "$maxN": NamedCall(_extremes("$maxN", largest=True), ("input", "n")),
+    **{name: NamedCall(partial(_chosen, name), ("input", "n")) for name in CHOICES},
     "$zip": NamedCall(_zip, ("inputs",), ("useLongestLength", "defaults")),
     "$filter": Special(_filter),
     "$map": Special(_map),

@@ -5,6 +5,7 @@ from calendar import monthrange
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
+from operator import methodcaller
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -72,17 +73,13 @@ def instant(at: datetime, in_zone: tzinfo) -> Date:
     return Date((at.replace(tzinfo=in_zone) - EPOCH) // MS)
 
 
-def _week_of_year(at: datetime) -> int:
-    return int(at.strftime("%U"))
-
-
 PARTS: Final[Mapping[str, Callable[[datetime], int]]] = {
     "year": lambda at: at.year,
     "month": lambda at: at.month,
     "dayOfMonth": lambda at: at.day,
     "dayOfYear": lambda at: at.timetuple().tm_yday,
     "dayOfWeek": lambda at: at.isoweekday() % 7 + 1,
-    "week": _week_of_year,
+    "week": lambda at: int(at.strftime("%U")),
     "isoWeek": lambda at: at.isocalendar()[1],
     "isoWeekYear": lambda at: at.isocalendar()[0],
     "isoDayOfWeek": lambda at: at.isoweekday(),
@@ -162,27 +159,15 @@ def boundaries(start: Date, end: Date, unit: str, *, in_zone: tzinfo, first_day:
     return starts - int(change / (size * MS))
 
 
-def _offset_text(at: datetime) -> str:
-    return at.strftime("%z")[:5]
-
-
 _SPECIFIERS: Final[Mapping[str, Callable[[datetime], str]]] = {
     "Y": lambda at: f"{at.year:04}",
-    "m": lambda at: f"{at.month:02}",
-    "d": lambda at: f"{at.day:02}",
-    "H": lambda at: f"{at.hour:02}",
-    "M": lambda at: f"{at.minute:02}",
-    "S": lambda at: f"{at.second:02}",
+    **{letter: methodcaller("strftime", f"%{letter}") for letter in "mdHMSjVuU"},
     "L": lambda at: f"{at.microsecond // 1000:03}",
-    "j": lambda at: f"{at.timetuple().tm_yday:03}",
     "b": lambda at: _MONTHS[at.month - 1][:3],
     "B": lambda at: _MONTHS[at.month - 1],
     "G": lambda at: f"{at.isocalendar()[0]:04}",
-    "V": lambda at: f"{at.isocalendar()[1]:02}",
-    "u": lambda at: str(at.isoweekday()),
     "w": lambda at: str(at.isoweekday() % 7 + 1),
-    "U": lambda at: f"{_week_of_year(at):02}",
-    "z": _offset_text,
+    "z": lambda at: at.strftime("%z")[:5],
     "Z": lambda at: str(int((at.utcoffset() or timedelta()).total_seconds()) // 60),
     "%": lambda _at: "%",
 }

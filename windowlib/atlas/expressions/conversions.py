@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
+from functools import partial
 from math import isfinite
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from windowlib.atlas.documents.documents import (
     is_true,
     type_name,
 )
+from windowlib.atlas.documents.json_documents import special_text
 from windowlib.atlas.expressions.arithmetic import date_of_ms
 from windowlib.atlas.expressions.calendars import date_text, parsed, zone
 from windowlib.atlas.expressions.forms import Call, ExpressionFault, NamedCall, Operators, fault
@@ -26,23 +28,20 @@ _NUMBER: Final = re.compile(r"[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|in
 """The texts of numbers. Python's functions also read spaces and `_`."""
 
 
-def _to_integer(name: str, largest: int) -> Callable[[Value], int]:
-    def convert(value: Value) -> int:
-        if isinstance(value, str):
-            if _INTEGER.fullmatch(value) is None:
-                raise fault(f"${name}", value, "a text of digits")
-            number = int(value)
-        elif isinstance(value, bool) or (is_number(value) and is_finite(value)):
-            number = int(value)
-        elif isinstance(value, Date) and name == "toLong":
-            number = value.ms
-        else:
-            raise fault(f"${name}", value, "a finite number, a text of digits or a boolean")
-        if not -largest - 1 <= number <= largest:
-            raise fault(f"${name}", value, f"a number from {-largest - 1} to {largest}")
-        return number
-
-    return convert
+def _to_integer(operator: str, largest: int, value: Value) -> int:
+    if isinstance(value, str):
+        if _INTEGER.fullmatch(value) is None:
+            raise fault(operator, value, "a text of digits")
+        number = int(value)
+    elif isinstance(value, bool) or (is_number(value) and is_finite(value)):
+        number = int(value)
+    elif isinstance(value, Date) and operator == "$toLong":
+        number = value.ms
+    else:
+        raise fault(operator, value, "a finite number, a text of digits or a boolean")
+    if not -largest - 1 <= number <= largest:
+        raise fault(operator, value, f"a number from {-largest - 1} to {largest}")
+    return number
 
 
 def _to_double(value: Value) -> float:
@@ -76,9 +75,7 @@ def _to_decimal(value: Value) -> Decimal:
 
 def double_text(number: float) -> str:
     """Return a double as its shortest text: a whole number has no point, NaN and infinities have MongoDB's names."""
-    if not isfinite(number):
-        return "NaN" if number != number else "Infinity" if number > 0 else "-Infinity"  # noqa: PLR0124 - NaN
-    return repr(number).removesuffix(".0")
+    return repr(number).removesuffix(".0") if isfinite(number) else special_text(number)
 
 
 def _to_string(value: Value) -> str:
@@ -113,8 +110,8 @@ CONVERSIONS: Final[Mapping[str, Callable[[Value], Value]]] = {
     "string": _to_string,
     "bool": is_true,
     "date": _to_date,
-    "int": _to_integer("toInt", INT32_MAX),
-    "long": _to_integer("toLong", INT64_MAX),
+    "int": partial(_to_integer, "$toInt", INT32_MAX),
+    "long": partial(_to_integer, "$toLong", INT64_MAX),
     "decimal": _to_decimal,
 }
 """The conversions by the name of their target type."""

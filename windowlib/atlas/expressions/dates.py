@@ -1,7 +1,7 @@
 """Date operators. A time zone is a name of the time zone database or an offset; the default is UTC."""
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Final
 
 from windowlib.atlas.documents.documents import Date, Value, is_nothing
@@ -155,15 +155,14 @@ def _date_from_parts(*, year: Value, timezone: Value = "UTC", **parts: Value) ->
     return instant(at, zone(_text_of("$dateFromParts", timezone, "a time zone")))
 
 
-def _moving(operator: str, sign: int) -> Callable[..., Value]:
-    def apply(*, start_date: Value, unit: Value, amount: Value, timezone: Value = "UTC") -> Value:
-        if _any_nothing(start_date, unit, amount, timezone):
-            return None
-        count = sign * integer_of(operator, amount)
-        in_zone = zone(_text_of(operator, timezone, "a time zone"))
-        return moved(_date_of(operator, start_date), _unit_of(operator, unit), count, in_zone=in_zone)
-
-    return apply
+def _moved(
+    operator: str, sign: int, *, start_date: Value, unit: Value, amount: Value, timezone: Value = "UTC"
+) -> Value:
+    if _any_nothing(start_date, unit, amount, timezone):
+        return None
+    count = sign * integer_of(operator, amount)
+    in_zone = zone(_text_of(operator, timezone, "a time zone"))
+    return moved(_date_of(operator, start_date), _unit_of(operator, unit), count, in_zone=in_zone)
 
 
 def _date_diff(
@@ -204,8 +203,8 @@ OPERATORS: Final[Operators] = {
     "$dateToString": NamedCall(_date_to_string, ("date",), ("format", "timezone", "onNull")),
     "$dateFromString": NamedCall(_date_from_string, ("dateString",), ("format", "timezone", "onError", "onNull")),
     "$dateFromParts": NamedCall(_date_from_parts, ("year",), (*_FROM_PARTS, "timezone")),
-    "$dateAdd": NamedCall(_moving("$dateAdd", 1), *_MOVE),
-    "$dateSubtract": NamedCall(_moving("$dateSubtract", -1), *_MOVE),
+    "$dateAdd": NamedCall(partial(_moved, "$dateAdd", 1), *_MOVE),
+    "$dateSubtract": NamedCall(partial(_moved, "$dateSubtract", -1), *_MOVE),
     "$dateDiff": NamedCall(_date_diff, ("startDate", "endDate", "unit"), ("timezone", "startOfWeek")),
     "$dateTrunc": NamedCall(_date_trunc, ("date", "unit"), ("binSize", "timezone", "startOfWeek")),
 }

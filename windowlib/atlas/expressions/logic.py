@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from windowlib.atlas.documents.documents import MISSING, Value, compare, is_nothing, is_true
+from windowlib.atlas.documents.documents import Value, at_objects, compare, is_nothing, is_true
 from windowlib.atlas.documents.json_documents import read_literal
 from windowlib.atlas.documents.places import Json, Place
 from windowlib.atlas.expressions.forms import Call, Compile, Expression, ExpressionFault, Operators, Scope, Special
@@ -106,17 +106,10 @@ def _literal(operand: Json, place: Place, compile_: Compile) -> Expression:  # n
 
 
 def _meta(operand: Json, place: Place, compile_: Compile) -> Expression:  # noqa: ARG001 - nothing inside is compiled
-    names = place.text(operand).split(".")
-    if names[0] != "stream":
+    first, *names = place.text(operand).split(".")
+    if first != "stream":
         raise place.refused(operand, "a path that begins with stream, such as stream.window.start")
-
-    def evaluate(scope: Scope) -> Value:
-        value: Value = scope.meta
-        for name in names[1:]:
-            value = value.get(name, MISSING) if isinstance(value, dict) else MISSING
-        return value
-
-    return evaluate
+    return lambda scope: at_objects(scope.meta, names)
 
 
 OPERATORS: Final[Operators] = {

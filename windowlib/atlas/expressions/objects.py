@@ -8,6 +8,7 @@ from windowlib.atlas.documents.documents import (
     Document,
     SortKey,
     Value,
+    at_objects,
     is_equal,
     is_nothing,
     is_true,
@@ -99,11 +100,12 @@ def _unset_field(*, field: Value, input: Value) -> Value:  # noqa: A002 - its na
 
 def distinct(values: Iterable[Value]) -> list[Value]:
     """Return the distinct values in the order of BSON."""
-    by_sort_key = _first_of_equal(values)
+    by_sort_key = first_of_equal(values)
     return [by_sort_key[key] for key in sorted(by_sort_key)]
 
 
-def _first_of_equal(values: Iterable[Value]) -> dict[SortKey, Value]:
+def first_of_equal(values: Iterable[Value]) -> dict[SortKey, Value]:
+    """Return the distinct values by their sort keys, in the order of their first occurrence."""
     by_sort_key: dict[SortKey, Value] = {}
     for value in values:
         by_sort_key.setdefault(sort_key(value), value)
@@ -111,7 +113,7 @@ def _first_of_equal(values: Iterable[Value]) -> dict[SortKey, Value]:
 
 
 def _keys(operator: str, array: Value) -> dict[SortKey, Value]:
-    return _first_of_equal(array_of(operator, array))
+    return first_of_equal(array_of(operator, array))
 
 
 def _union(*arrays: Value) -> Value:
@@ -167,9 +169,8 @@ def _sort_array(operand: Json, place: Place, compile_: Compile) -> Expression:
 
 def _field_key(path: str) -> Callable[[Value], SortKey]:
     def key(element: Value) -> SortKey:
-        for name in path.split("."):
-            element = element.get(name) if isinstance(element, dict) else None
-        return sort_key(element)
+        value = at_objects(element, path.split("."))
+        return sort_key(None if value is MISSING else value)
 
     return key
 

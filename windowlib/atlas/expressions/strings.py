@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from functools import partial
 from itertools import accumulate
 from typing import Final
 
@@ -42,12 +43,9 @@ def _lenient(operator: str, value: Value) -> str:
     raise fault(operator, value, "a text, number or date")
 
 
-def _cased(operator: str, change: Callable[[str], str]) -> Callable[[Value], str]:
-    def apply(value: Value) -> str:
-        # As in MongoDB, only the letters a to z change their case.
-        return "".join(change(letter) if letter.isascii() else letter for letter in _lenient(operator, value))
-
-    return apply
+def _cased(operator: str, change: Callable[[str], str], value: Value) -> str:
+    # As in MongoDB, only the letters a to z change their case.
+    return "".join(change(letter) if letter.isascii() else letter for letter in _lenient(operator, value))
 
 
 def _substr_cp(text: Value, start: Value, length: Value) -> str:
@@ -68,13 +66,10 @@ def _substr_bytes(text: Value, start: Value, length: Value) -> str:
         raise ExpressionFault("$substrBytes would cut a character in two; use $substrCP") from None
 
 
-def _length(operator: str, measure: Callable[[str], int]) -> Callable[[Value], int]:
-    def apply(value: Value) -> int:
-        if not isinstance(value, str):
-            raise fault(operator, value, "a text")
-        return measure(value)
-
-    return apply
+def _length(operator: str, measure: Callable[[str], int], value: Value) -> int:
+    if not isinstance(value, str):
+        raise fault(operator, value, "a text")
+    return measure(value)
 
 
 def _split(text: Value, delimiter: Value) -> Value:
@@ -85,33 +80,24 @@ def _split(text: Value, delimiter: Value) -> Value:
     return text.split(delimiter)
 
 
-def _trimmed(operator: str, trim: Callable[[str, str], str]) -> Callable[..., Value]:
-    def apply(*, input: Value, chars: Value = _WHITESPACE) -> Value:  # noqa: A002 - its name in the language
-        return trim(input, chars) if _texts(operator, input, chars) else None
-
-    return apply
+def _trimmed(operator: str, trim: Callable[[str, str], str], *, input: Value, chars: Value = _WHITESPACE) -> Value:  # noqa: A002
+    return trim(input, chars) if _texts(operator, input, chars) else None
 
 
-def _index_of(operator: str, *, in_bytes: bool) -> Callable[..., Value]:
-    def apply(text: Value, sought: Value, *range_: Value) -> Value:
-        if is_nothing(text):
-            return None
-        if not isinstance(text, str) or not isinstance(sought, str):
-            raise fault(operator, sought if isinstance(text, str) else text, "texts")
-        begin = integer_of(operator, range_[0]) if range_ else 0
-        limit = integer_of(operator, range_[1]) if len(range_) > 1 else None
-        if begin < 0 or (limit is not None and limit < 0):
-            raise ExpressionFault(f"{operator} needs positions that are not negative")
-        return text.encode().find(sought.encode(), begin, limit) if in_bytes else text.find(sought, begin, limit)
-
-    return apply
+def _index_of(operator: str, text: Value, sought: Value, *range_: Value, in_bytes: bool) -> Value:
+    if is_nothing(text):
+        return None
+    if not isinstance(text, str) or not isinstance(sought, str):
+        raise fault(operator, sought if isinstance(text, str) else text, "texts")
+    begin = integer_of(operator, range_[0]) if range_ else 0
+    limit = integer_of(operator, range_[1]) if len(range_) > 1 else None
+    if begin < 0 or (limit is not None and limit < 0):
+        raise ExpressionFault(f"{operator} needs positions that are not negative")
+    return text.encode().find(sought.encode(), begin, limit) if in_bytes else text.find(sought, begin, limit)
 
 
-def _replacing(operator: str, count: int) -> Callable[..., Value]:
-    def apply(*, input: Value, find: Value, replacement: Value) -> Value:  # noqa: A002 - its name in the language
-        return input.replace(find, replacement, count) if _texts(operator, input, find, replacement) else None
-
-    return apply
+def _replaced(operator: str, count: int, *, input: Value, find: Value, replacement: Value) -> Value:  # noqa: A002
+    return input.replace(find, replacement, count) if _texts(operator, input, find, replacement) else None
 
 
 def pattern(regex: str, options: str = "") -> re.Pattern[str]:
@@ -170,8 +156,7 @@ def _regex_find_all(*, input: Value, regex: Value, options: Value = "") -> list[
 
 
 def _strcasecmp(left: Value, right: Value) -> int:
-    upper = _cased("$strcasecmp", str.upper)
-    first, second = upper(left), upper(right)
+    first, second = (_cased("$strcasecmp", str.upper, value) for value in (left, right))
     return (first > second) - (first < second)
 
 
@@ -179,22 +164,22 @@ _REGEX: Final = (("input", "regex"), ("options",))
 
 OPERATORS: Final[Operators] = {
     "$concat": Call(_concat, 0, None),
-    "$toLower": Call(_cased("$toLower", str.lower)),
-    "$toUpper": Call(_cased("$toUpper", str.upper)),
+    "$toLower": Call(partial(_cased, "$toLower", str.lower)),
+    "$toUpper": Call(partial(_cased, "$toUpper", str.upper)),
     "$strcasecmp": Call(_strcasecmp, 2, 2),
     "$substrCP": Call(_substr_cp, 3, 3),
     "$substrBytes": Call(_substr_bytes, 3, 3),
     "$substr": Call(_substr_bytes, 3, 3),
-    "$strLenCP": Call(_length("$strLenCP", len)),
-    "$strLenBytes": Call(_length("$strLenBytes", lambda text: len(text.encode()))),
+    "$strLenCP": Call(partial(_length, "$strLenCP", len)),
+    "$strLenBytes": Call(partial(_length, "$strLenBytes", lambda text: len(text.encode()))),
     "$split": Call(_split, 2, 2),
-    "$trim": NamedCall(_trimmed("$trim", str.strip), ("input",), ("chars",)),
-    "$ltrim": NamedCall(_trimmed("$ltrim", str.lstrip), ("input",), ("chars",)),
-    "$rtrim": NamedCall(_trimmed("$rtrim", str.rstrip), ("input",), ("chars",)),
-    "$indexOfCP": Call(_index_of("$indexOfCP", in_bytes=False), 2, 4),
-    "$indexOfBytes": Call(_index_of("$indexOfBytes", in_bytes=True), 2, 4),
-    "$replaceOne": NamedCall(_replacing("$replaceOne", 1), ("input", "find", "replacement")),
-    "$replaceAll": NamedCall(_replacing("$replaceAll", -1), ("input", "find", "replacement")),
+    "$trim": NamedCall(partial(_trimmed, "$trim", str.strip), ("input",), ("chars",)),
+    "$ltrim": NamedCall(partial(_trimmed, "$ltrim", str.lstrip), ("input",), ("chars",)),
+    "$rtrim": NamedCall(partial(_trimmed, "$rtrim", str.rstrip), ("input",), ("chars",)),
+    "$indexOfCP": Call(partial(_index_of, "$indexOfCP", in_bytes=False), 2, 4),
+    "$indexOfBytes": Call(partial(_index_of, "$indexOfBytes", in_bytes=True), 2, 4),
+    "$replaceOne": NamedCall(partial(_replaced, "$replaceOne", 1), ("input", "find", "replacement")),
+    "$replaceAll": NamedCall(partial(_replaced, "$replaceAll", -1), ("input", "find", "replacement")),
     "$regexMatch": NamedCall(_regex_match, *_REGEX),
     "$regexFind": NamedCall(_regex_find, *_REGEX),
     "$regexFindAll": NamedCall(_regex_find_all, *_REGEX),

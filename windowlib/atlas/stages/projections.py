@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from windowlib.atlas.documents.documents import MISSING, Document, Value, is_nothing, with_field
+from windowlib.atlas.documents.documents import MISSING, Document, Value, at_objects, is_nothing, with_field
 from windowlib.atlas.documents.json_documents import is_typed
 from windowlib.atlas.documents.places import Json, Place
 from windowlib.atlas.expressions.expressions import compile_expression
@@ -38,14 +38,13 @@ def add_fields(argument: Json, place: Place) -> Stage:
     if not place.mapping(argument):
         raise place.refused(argument, "at least one field")
     fields = [(path, compile_expression(inner, at)) for path, inner, at in _flat(argument, place)]
+    return each("$addFields", lambda scope: (_with_fields(scope.root, fields, scope),))
 
-    def change(scope: Scope) -> Iterator[Document]:
-        document = scope.root
-        for path, expression in fields:
-            document = with_field(document, path, expression(scope))
-        yield document
 
-    return each("$addFields", change)
+def _with_fields(document: Document, fields: list[tuple[Path, Expression]], scope: Scope) -> Document:
+    for path, expression in fields:
+        document = with_field(document, path, expression(scope))
+    return document
 
 
 def unset(argument: Json, place: Place) -> Stage:
@@ -54,14 +53,7 @@ def unset(argument: Json, place: Place) -> Stage:
     paths = [path_of(name, place) for name in names]
     if not paths:
         raise place.refused(argument, "at least one field")
-
-    def change(scope: Scope) -> Iterator[Document]:
-        document = scope.root
-        for path in paths:
-            document = with_field(document, path, MISSING)
-        yield document
-
-    return each("$unset", change)
+    return each("$unset", lambda scope: (_without(scope.root, paths),))
 
 
 def _is_flag(value: Json) -> bool:
@@ -95,15 +87,8 @@ def _inclusion(leaves: list[tuple[Path, Json, Place]], *, keeps_id: bool) -> Sta
     computed = [(path, compile_expression(inner, at)) for path, inner, at in leaves if not _is_flag(inner)]
     if keeps_id and all(path != ("_id",) for path, _ in computed):
         taken.append(("_id",))
-    kept_fields = _Kept.of(taken, [path for path, _ in computed])
-
-    def change(scope: Scope) -> Iterator[Document]:
-        document = kept_fields.of_document(scope.root)
-        for path, expression in computed:
-            document = with_field(document, path, expression(scope))
-        yield document
-
-    return each("$project", change)
+    kept = _Kept.of(taken, [path for path, _ in computed])
+    return each("$project", lambda scope: (_with_fields(kept.of_document(scope.root), computed, scope),))
 
 
 @dataclass(slots=True)
@@ -150,13 +135,6 @@ class _Kept:
         return {} if self.is_filled else MISSING
 
 
-def _at_objects(value: Value, path: Path) -> Value:
-    """Return the value at a path that goes through objects only, not through arrays."""
-    for name in path:
-        value = value.get(name, MISSING) if isinstance(value, dict) else MISSING
-    return value
-
-
 def unwind(argument: Json, place: Place) -> Stage:
     """Return the stage of $unwind: one document per element. A value that is not an array counts as one element."""
     fields: Mapping[str, Json] = {"path": argument} if isinstance(argument, str) else argument
@@ -170,7 +148,7 @@ def unwind(argument: Json, place: Place) -> Stage:
 
     def change(scope: Scope) -> Iterator[Document]:
         document = scope.root
-        value = _at_objects(document, path)
+        value = at_objects(document, path)
         if is_nothing(value) or value == []:
             if preserves:
                 kept = with_field(document, path, MISSING) if value == [] else document

@@ -6,6 +6,7 @@ and not greater than "5".
 """
 
 from collections.abc import Callable, Mapping
+from operator import ge, gt, le, lt
 from typing import Any, Final
 
 from windowlib.atlas.documents.documents import (
@@ -133,12 +134,7 @@ def _ordered(wanted: Value, holds: Callable[[Any, Any], bool]) -> Test:
     return test
 
 
-_ORDERS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
-    "$gt": lambda value_key, wanted: value_key > wanted,
-    "$gte": lambda value_key, wanted: value_key >= wanted,
-    "$lt": lambda value_key, wanted: value_key < wanted,
-    "$lte": lambda value_key, wanted: value_key <= wanted,
-}
+_ORDERS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {"$gt": gt, "$gte": ge, "$lt": lt, "$lte": le}
 
 
 def _operator(name: str, operand: Json, place: Place, siblings: Mapping[str, Json]) -> Condition:  # noqa: PLR0917

@@ -1,85 +1,71 @@
 """The inner pipeline of a window: its supported and refused stages, its compilation, and its run."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from operator import itemgetter
+from typing import Final
 
-from windowlib.atlas.documents.documents import MISSING, Document, Value, sort_key
+from windowlib.atlas.documents.documents import MISSING, Document, SortKey, Value, sort_key
 from windowlib.atlas.documents.orders import SortOrder
 from windowlib.atlas.documents.places import Json, Place
-from windowlib.atlas.expressions.accumulators import Accumulator, Factory, compile_accumulator
+from windowlib.atlas.expressions.accumulators import Accumulator, compile_accumulator
 from windowlib.atlas.expressions.expressions import compile_expression
-from windowlib.atlas.expressions.forms import Expression, ExpressionFault, Scope
+from windowlib.atlas.expressions.forms import ExpressionFault, Scope
 from windowlib.atlas.stages import projections
 from windowlib.atlas.stages.queries import compile_query
 from windowlib.atlas.stages.stage_forms import Failure, Item, Run, Stage, each
 from windowlib.errors import SpecError
 
-_NAME = "$group"
+Values = list[Value]
 
 
 def group(argument: Json, place: Place) -> Stage:
     """Return the stage of $group.
 
-    If the `_id` or an argument fails for a document, the document is a failure and in no group. If an accumulator fails
-    at the end, the document `{"_id": ...}` of its group is a failure.
+    If the `_id` or an argument fails for a document, or an accumulator refuses its value, the document is a failure and
+    in no group.
     Raises SpecError: there is no `_id`, or a field is not an accumulator.
     """
     fields = place.mapping(argument)
     if "_id" not in fields:
         raise place.refused(argument, "_id with an expression (null for one group), and fields with accumulators")
     identity = compile_expression(fields["_id"], place.at("_id"))
-    computed: list[tuple[str, Factory, Expression]] = []
-    for name, inner in fields.items():
-        if name != "_id":
-            at = place.at(name)
-            if "." in name or name.startswith("$"):
-                raise at.refused(name, "a field's name without dots that does not begin with $")
-            computed.append((name, *compile_accumulator(inner, at, compile_expression)))
+    accumulators = {name: _accumulator(name, inner, place) for name, inner in fields.items() if name != "_id"}
+    checks = [(number, field.check) for number, field in enumerate(accumulators.values()) if field.check is not None]
 
     def run_stage(items: list[Item], run: Run) -> list[Item]:
-        groups: dict[Any, tuple[Value, list[Accumulator]]] = {}
+        groups: dict[SortKey, tuple[Value, list[Values]]] = {}
         for item in items:
             scope = run.scope(item.document)
             try:
                 group_id = identity(scope)
-                values = [argument(scope) for _, _, argument in computed]
-                _add(groups, None if group_id is MISSING else group_id, values, factories)
+                values = [accumulator.argument(scope) for accumulator in accumulators.values()]
+                _, rows = groups.get(key := sort_key(None if group_id is MISSING else group_id), (None, []))
+                for number, check in checks:
+                    check(values[number], (rows or [values])[0][number])
             except ExpressionFault as error:
-                run.failures.append(Failure(item, _NAME, str(error)))
-        return _results([groups[key] for key in sorted(groups)], names, run)
+                run.failures.append(Failure(item, "$group", str(error)))
+                continue
+            rows.append(values)
+            groups.setdefault(key, (None if group_id is MISSING else group_id, rows))
+        return [
+            Item({"_id": group_id, **_summed(accumulators, rows)}, None)
+            for _, (group_id, rows) in sorted(groups.items(), key=itemgetter(0))
+        ]
 
-    names = [name for name, _, _ in computed]
-    factories = [factory for _, factory, _ in computed]
     return run_stage
 
 
-def _add(  # noqa: PLR0917 - a private helper of one caller
-    groups: dict[Any, tuple[Value, list[Accumulator]]], identity: Value, values: list[Value], factories: list[Factory]
-) -> None:
-    """Add one document's values to its group."""
-    key = sort_key(identity)
-    group = groups.get(key)
-    accumulators = [factory() for factory in factories] if group is None else group[1]
-    for accumulator, value in zip(accumulators, values, strict=True):
-        accumulator.check(value)
-    for accumulator, value in zip(accumulators, values, strict=True):
-        accumulator.add(value)
-    if group is None:
-        groups[key] = (identity, accumulators)
+def _accumulator(name: str, accumulator: Json, place: Place) -> Accumulator:
+    at = place.at(name)
+    if "." in name or name.startswith("$"):
+        raise at.refused(name, "a field's name without dots that does not begin with $")
+    return compile_accumulator(accumulator, at, compile_expression)
 
 
-def _results(groups: list[tuple[Value, list[Accumulator]]], names: list[str], run: Run) -> list[Item]:
-    results = []
-    for identity, accumulators in groups:
-        document: Document = {"_id": identity}
-        try:
-            for name, accumulator in zip(names, accumulators, strict=True):
-                document[name] = accumulator.result()
-        except ExpressionFault as error:
-            run.failures.append(Failure(Item({"_id": identity}, None), _NAME, str(error)))
-            continue
-        results.append(Item(document, None))
-    return results
+def _summed(accumulators: Mapping[str, Accumulator], rows: list[Values]) -> Document:
+    """Return the fields of a group from the values of its documents."""
+    places = enumerate(accumulators.items())
+    return {name: accumulator.summary([row[place] for row in rows]) for place, (name, accumulator) in places}
 
 
 def _match(argument: Json, place: Place) -> Stage:

@@ -17,7 +17,7 @@ from jobs.replay.intake.order_keys import comparable, key_at
 from jobs.replay.intake.probe import Cluster, Probed, ProbeSizes, clusters, probe, probed_file, whole_cluster
 from jobs.replay.intake.ranges import divided
 from jobs.replay.intake.sorted_files import OrderPlan, SortedFile
-from jobs.replay.intake.source_files import OrderReading, SourceFile
+from jobs.replay.intake.source_files import OrderReading
 from tests.support.fuzzing import seeds
 from windowlib.errors import LogError
 from windowlib.records.column_types import field_node, parse_type
@@ -36,7 +36,7 @@ def file_of(
     day: str = "2020-01-01",
     group: int = 1_000,
     **hidden: Sequence[int | None],
-) -> SourceFile:
+) -> Block:
     """Write rows as a file of the log, with `group` rows in a row group.
 
     Its rows were appended by commit `number`, from row id 100 * `number` on.
@@ -46,8 +46,7 @@ def file_of(
     for name, values in hidden.items():
         table = table.append_column(name, pa.array(values, pa.int64()))
     pq.write_table(table, path, row_group_size=group)
-    block = Block(str(path), path.name, {"day": day}, 0, number, 0, 0, 0, len(rows))
-    return SourceFile(block, number, 100 * number)
+    return Block(str(path), path.name, {"day": day}, 0, number, records=len(rows), base_row_id=100 * number)
 
 
 def plan_of(directory: Path, columns: tuple[str, ...] | None, **changes: Any) -> OrderPlan:  # noqa: ANN401 - any field
@@ -74,15 +73,15 @@ def probe_sizes(plan: OrderPlan, *, run_steps: int = 0, run_records: int = 1) ->
     return ProbeSizes(memory_bytes=plan.memory_bytes, run_steps=run_steps, run_records=run_records)
 
 
-def probed_in_parts(file: SourceFile, plan: OrderPlan, *, most: int) -> Probed:
+def probed_in_parts(file: Block, plan: OrderPlan, *, most: int) -> Probed:
     """Return the order of the records of a file, of which tasks read parts of about so many records."""
-    parts = parts_of(file.block, uri=plan.reading.log.uri, records_per_block=most)
-    assert sum(part.records for part in parts) == file.block.records
-    of_parts = [probe(file._replace(block=part), plan.reading, probe_sizes(plan)) for part in parts]
+    parts = parts_of(file, uri=plan.reading.log.uri, records_per_block=most)
+    assert sum(part.records for part in parts) == file.records
+    of_parts = [probe(part, plan.reading, probe_sizes(plan)) for part in parts]
     return probed_file(of_parts)
 
 
-def together(files: Sequence[SourceFile], plan: OrderPlan, *, most: int = 1_000) -> Cluster:
+def together(files: Sequence[Block], plan: OrderPlan, *, most: int = 1_000) -> Cluster:
     """Return all files as one cluster that is not ordered."""
     found = [(file, probed_in_parts(file, plan, most=most)) for file in files]
     [cluster] = whole_cluster(found, memory_bytes=plan.memory_bytes)
@@ -92,7 +91,7 @@ def together(files: Sequence[SourceFile], plan: OrderPlan, *, most: int = 1_000)
 def rows_of(cluster: Cluster, plan: OrderPlan) -> list[dict[str, Any]]:
     """Return the records of a cluster as the scan reads them."""
     if cluster.is_ordered:
-        return [row for batch in plan.reading.log.batches(cluster.files[0].block) for row in batch.to_pylist()]
+        return [row for batch in plan.reading.log.batches(cluster.files[0]) for row in batch.to_pylist()]
     made = divided(cluster, plan)
     if isinstance(made, SortedFile):
         rows = pq.read_table(made.path).to_pylist()
@@ -185,11 +184,11 @@ def test_clusters_are_the_log_order_whatever_the_arrangement_of_the_records(tmp_
         assert sum(len(one.files) for one in found) == len(spans), f"seed {seed}"
         read: list[int] = []
         for one in found:
-            own = [number for file in one.files for number in parts[file.block.commit]]
+            own = [number for file in one.files for number in parts[file.commit]]
             ascends = all(before < after for before, after in pairwise(own))
             alone = len(one.files) == 1
             assert one.is_ordered == (alone and (ascends or fits)), f"seed {seed}"
-            assert all(bool(file.block.reorder_by) == (one.is_ordered and not ascends) for file in one.files)
+            assert all(bool(file.reorder_by) == (one.is_ordered and not ascends) for file in one.files)
             read += [row["n"] for row in rows_of(one, plan)]
         assert read == sorted(numbers), f"seed {seed}"
 
@@ -202,7 +201,7 @@ def test_records_that_a_task_puts_in_order_keep_all_columns_and_their_rows_in_th
         for place, row in enumerate(rows):
             row["n"] = place or None
         random.shuffle(rows)
-        block = file_of(directory, rows, 0).block._replace(reorder_by=("n",))
+        block = file_of(directory, rows, 0)._replace(reorder_by=("n",))
         sizes = {"rows_per_batch": random.randint(1, 9), "joined_bytes": random.choice((0, 200, 10**9))}
         log = plan_of(directory, ("n",), **sizes).reading.log
         wanted = sorted(rows, key=lambda row: -1 if row["n"] is None else row["n"])
@@ -214,7 +213,7 @@ def test_records_that_a_task_puts_in_order_keep_all_columns_and_their_rows_in_th
 
 
 def test_a_text_that_a_file_has_once_takes_its_memory_in_every_record(tmp_path: Path) -> None:
-    block = file_of(tmp_path, [{"n": n, "s": "x" * 1_000} for n in range(5_000)], 0).block
+    block = file_of(tmp_path, [{"n": n, "s": "x" * 1_000} for n in range(5_000)], 0)
     assert Path(block.path).stat().st_size < 1_000_000
     log = plan_of(tmp_path, ("n",)).reading.log
     assert 5_000_000 < log.bytes_of(block) < 6_000_000
@@ -275,7 +274,7 @@ def test_the_order_of_a_file_does_not_depend_on_the_parts_in_which_tasks_read_it
     assert ascending > 5, "some files are in order"
 
 
-def places_of(file: SourceFile, plan: OrderPlan) -> list[Any]:
+def places_of(file: Block, plan: OrderPlan) -> list[Any]:
     batches = [order for _, order in plan.reading.batches(file, whole=False)]
     return [key_at(order, row) for order in batches for row in range(len(order[0]))]
 
@@ -294,11 +293,11 @@ def test_a_file_that_cannot_be_read_is_named_as_everywhere(tmp_path: Path) -> No
     plan = plan_of(tmp_path, ("n",))
     good = file_of(tmp_path, [{"n": 2, "s": "x"}, {"n": 1, "s": "y"}], 0)
     bad = file_of(tmp_path, [{"n": n, "s": str(n)} for n in range(2_000)], 1)
-    fewer = bad._replace(block=bad.block._replace(records=7))
+    fewer = bad._replace(records=7)
     with pytest.raises(LogError, match=r"file 1\.parquet .* holds 2,000 records, but by its statistics"):
         divided(Cluster((good, fewer), is_ordered=False), plan)
-    content = bytearray(Path(bad.block.path).read_bytes())
+    content = bytearray(Path(bad.path).read_bytes())
     content[4:2_000] = bytes(1_996)
-    Path(bad.block.path).write_bytes(content)
+    Path(bad.path).write_bytes(content)
     with pytest.raises(LogError, match=r"file 1\.parquet .* cannot be read: it is damaged"):
         divided(Cluster((good, bad), is_ordered=False), plan)

@@ -21,7 +21,7 @@ from jobs.replay.intake.layout import parts_of
 from jobs.replay.intake.log_blocks import LogColumns
 from jobs.replay.intake.probe import ProbeSizes, clusters, probe, probed_file
 from jobs.replay.intake.runs import RunFinder, in_log_order, with_runs
-from jobs.replay.intake.source_files import OrderReading, SourceFile
+from jobs.replay.intake.source_files import OrderReading
 from jobs.replay.pinned import pin
 from jobs.replay.stages import run_chunk
 from jobs.replay.stages.partial_aggregation import with_time_bounds
@@ -100,16 +100,16 @@ def test_blocks_with_runs_give_each_record_its_rank_and_commit(tmp_path: Path) -
         probed, blocks_of = [], {}
         for file in files:
             blocks = (
-                [file.block]
+                [file]
                 if chance.random() < 0.5
-                else parts_of(file.block, uri=str(directory), records_per_block=chance.randint(1, 9))
+                else parts_of(file, uri=str(directory), records_per_block=chance.randint(1, 9))
             )
-            blocks_of[file.block.path] = blocks
-            of_parts = [probe(file._replace(block=block), plan.reading, sizes) for block in blocks]
+            blocks_of[file.path] = blocks
+            of_parts = [probe(block, plan.reading, sizes) for block in blocks]
             probed.append((file, probed_file(of_parts)))
         rank = 0
         for cluster in clusters(probed, memory_bytes=1_000_000):
-            of_cluster = [block for file in cluster.files for block in blocks_of[file.block.path]]
+            of_cluster = [block for file in cluster.files for block in blocks_of[file.path]]
             wanted = sorted(
                 row["n"] for block in of_cluster for rows in plan.reading.log.batches(block) for row in rows.to_pylist()
             )
@@ -132,8 +132,8 @@ def test_a_part_without_records_is_no_block(tmp_path: Path) -> None:
     file = file_of(tmp_path, [{"n": row_id} for row_id in ids], 7, v=[0] * 4, i=ids)
     finder = RunFinder(most_steps=4, least_records=1)
     assert finder.add([pa.array([0] * 4), pa.array(ids)], None) is not None
-    empty = file.block._replace(records=0)
-    [block] = with_runs([empty, file.block], [(), tuple(finder.runs)], rank=0)
+    empty = file._replace(records=0)
+    [block] = with_runs([empty, file], [(), tuple(finder.runs)], rank=0)
     assert sum(run.records for run in block.runs) == len(ids)
 
 
@@ -146,7 +146,7 @@ def test_an_event_time_that_is_not_utf8_ends_no_probe(tmp_path: Path) -> None:
         uri=str(tmp_path), version=0, fields=[field_node("t", "string")], rows_per_batch=3, joined_bytes=200
     )
     reading = OrderReading(log=log, columns=None, hidden=("v", "i"), time=TimeColumn(name="t", unit="ms"))
-    file = SourceFile(Block(str(path), path.name, {}, 0, 0, 0, 0, 0, 3), 0, 0)
+    file = Block(str(path), path.name, {}, 0, records=3)
     runs = probe(file, reading, ProbeSizes(1_000, run_steps=4, run_records=1)).runs
     assert runs is not None
     assert [run.latest_ms for part in runs for run in part] == [2]
