@@ -131,9 +131,6 @@ class Acker:
         self._rules = rules
         self._pending = RotatingMap[RootId, LedgerEntry](ACKER_BUCKETS)
 
-    def __len__(self) -> int:
-        return len(self._pending)
-
     def receive(self, message: Message, *, at_ms: int = 0) -> Notice | None:
         """Enter one message and return the notice for the spout, or None. Messages may arrive in any order.
 
