@@ -73,7 +73,7 @@ class GroupHistory:
 
     def _mend(self, version: int) -> None:
         """Clear the removals if the files are those from before, or those from before an accepted commit."""
-        is_other = self._signature in self._erased
+        is_other = self._signature in self._erased - self._sound
         if not self.mends or not (is_other or self._signature in self._sound):
             return
         first = self.removals[0][0]
