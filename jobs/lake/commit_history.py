@@ -88,7 +88,7 @@ class GroupHistory:
             self.removals = [(version, operation)]
             return
         self.removals.clear()
-        is_other = self._signature in self._erased
+        is_other = self._signature in self._erased - self._sound
         if is_other:  # the records are others than those before the RESTORE
             self._erased = self._erased | self._sound
         if is_other or self._has_grown:
