@@ -7,7 +7,6 @@ from typing import Final
 
 from jobs.lake.lake import Lake
 from jobs.pipeline.files import parse_pipeline
-from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slice_at, slice_grid, slices_between
 from jobs.planning.log_pin import pin_input
 from jobs.reading.log_places import tables_in_log
@@ -19,10 +18,9 @@ MOST_SLICES: Final = 5_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """A file that was accepted: its pipeline, and the range of the slices with records (None without records)."""
+    """A file that was accepted, and the range of the slices with records (None without records)."""
 
     text: str
-    pipeline: Pipeline
     range_ms: tuple[int, int] | None
 
 
@@ -49,11 +47,11 @@ def try_file(text: str, path: Path, lake: Lake, *, instants_ms: Sequence[int]) -
     try:
         if not instants_ms:
             pin_input(pipeline, lake, ())
-            return Accepted(text=text, pipeline=pipeline, range_ms=None)
+            return Accepted(text=text, range_ms=None)
         grid = slice_grid(pipeline)
         start_ms, end_ms = slice_at(grid, min(instants_ms)).start_ms, slice_at(grid, max(instants_ms)).end_ms
         tried_ms = max(start_ms, slice_at(grid, end_ms - MOST_SLICES * grid.every_ms).start_ms)
         pin_input(pipeline, lake, slices_between(pipeline, tried_ms, end_ms))
-        return Accepted(text=text, pipeline=pipeline, range_ms=(start_ms, end_ms))
+        return Accepted(text=text, range_ms=(start_ms, end_ms))
     except HindcastError as error:
         return Refused(text=str(error), by_grammar=False)

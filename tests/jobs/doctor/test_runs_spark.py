@@ -7,6 +7,7 @@ import pytest
 from jobs.doctor.column_roles import Wishes
 from jobs.doctor.examination import Request, examine
 from jobs.lake.lake import Lake
+from jobs.pipeline.files import parse_pipeline
 from jobs.pipeline.slices import show_ms, slice_grid
 from tests.jobs.doctor import tables
 from tests.support.replays import NOW_MS, run_range
@@ -29,9 +30,10 @@ def test_the_proposed_file_replays_and_publishes_all_records(spark: SparkSession
     assert accepted is not None
     assert accepted.range_ms is not None
     assert measures is not None
-    grid = slice_grid(accepted.pipeline)
+    pipeline = parse_pipeline(accepted.text, source=str(request.path))
+    grid = slice_grid(pipeline)
     start, end = (show_ms(grid, at_ms) for at_ms in accepted.range_ms)
-    outcome = run_range(spark, tmp_path, accepted.pipeline, (start, end))
+    outcome = run_range(spark, tmp_path, pipeline, (start, end))
     assert outcome.is_published
     counts = [run.result.counts for run in outcome.runs]
     assert sum(one.read for one in counts) == 120
