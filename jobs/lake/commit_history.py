@@ -86,6 +86,7 @@ class GroupHistory:
         self.mended.append(range(first, version))
         if self._has_grown and takes_away:
             self.removals = [(version, operation)]
+            self._sound, self._erased = set(), set()  # no later commit brings back what was lost
             return
         self.removals.clear()
         is_other = self._signature in self._erased - self._sound

@@ -216,7 +216,7 @@ class EventLog:
         Records that were appended since are lost.
         """
         newest = max((own for own, lost in self.rewrites.items() if lost == slice_), default=0)
-        if newest > self.expired:
+        if newest > self.expired and self.commits[self.versions[newest]].operation in REWRITES:
             files = self.commits[self.versions[newest - 1]].files[slice_]
             self._commit(slice_, RESTORE, files, at_ms=at_ms)
 

@@ -240,6 +240,10 @@ def test_a_restore_that_loses_what_was_appended_since_a_delete_is_refused(log: P
     with pytest.raises(LogError, match=r"commit 5 \(RESTORE\) removed or changed records of slice 2013-02-02"):
         pin(log)
     assert pin(log, DAYS[2:]).history.sound == 2, "after the DELETE, records were missing until the RESTORE"
+    _append(log, [date(2013, 2, 2)])
+    DeltaTable(str(log)).restore(5)
+    with pytest.raises(LogError, match=r"commit 5 \(RESTORE\) removed or changed records of slice 2013-02-02"):
+        pin(log)
 
 
 def test_a_restore_to_a_version_without_some_records_is_refused(log: Path) -> None:
