@@ -319,8 +319,8 @@ def test_files_that_were_compacted_meanwhile_are_refused_in_every_log(tmp_path: 
         DeltaTable(str(log)).create_checkpoint()
         commits_of(log)[0].unlink()
     version = len(commits_of(log)) + (not is_later)
-    add = _adds(log)[-1]
-    path = f"day={add['partitionValues']['day']}/compacted.parquet"
+    [add, *_] = [add for add in _adds(log) if add["partitionValues"]["day"] == "1970-01-02"]
+    path = "day=1970-01-02/compacted.parquet"
     shutil.copy(log / add["path"], log / path)
     new = add | {"path": path, "dataChange": False, "baseRowId": 100, "defaultRowCommitVersion": version}
     entries = [{"remove": {**add, "deletionTimestamp": 0, "dataChange": False}}, {"add": new}]
