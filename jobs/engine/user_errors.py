@@ -107,11 +107,11 @@ def _unsent(raised: _Raised, pipeline: Pipeline, files: Iterable[Path]) -> SpecE
 def _of_spark(text: str, pipeline: Pipeline, *, kind: str) -> HindcastError | None:
     """Return the error of a disk, of a JVM or of a worker that did not start or has ended; None for any other text."""
     if kind.startswith(_OF_SPARK) and (unstarted := _NOT_STARTED.search(text)):
-        why = unstarted["why"] or "it ended at once, and printed the reason above"
+        program = unstarted["program"] or os.environ.get("PYSPARK_PYTHON")
         return RequestError(
-            f"Spark could not start its workers with {unstarted['program'] or os.environ.get('PYSPARK_PYTHON')}: "
-            f"{why}. Unset PYSPARK_PYTHON, or set it to a Python {platform.python_version()} with the packages of "
-            "Hindcast; readers see nothing of this replay"
+            f"Spark could not start its workers with {program}: "
+            f"{unstarted['why'] or 'it ended at once, and printed the reason above'}. Unset PYSPARK_PYTHON, or set it "
+            f"to a Python {platform.python_version()} with the packages of Hindcast; readers see nothing of this replay"
         )
     if kind.startswith(_OF_SPARK) and (problem := disk_problem_in(text)):
         return StoreError(f"Spark could not write: {problem}. Readers see nothing of this replay")

@@ -114,7 +114,9 @@ def _with_row_ids(
         return placed, None if is_known else _NewIds(log=log, files=log_files)
     versions = {file.path: place[1] for file in live if (place := ids.get(place_of(log_files.root, file.path)))}
     doubts = _Doubts(log=log, files=log_files, live=live, versions=versions, order=order)
-    return placed, None if doubts.has_early_ids() else doubts
+    if not doubts.has_early_ids():
+        return placed, doubts
+    return placed, _NewIds(log=log, files=log_files) if order.row_ids else None
 
 
 def _with_ids(file: PinnedFile, ids: RowPlace | None) -> PinnedFile:
@@ -125,7 +127,7 @@ def _with_ids(file: PinnedFile, ids: RowPlace | None) -> PinnedFile:
 
 @dataclass(frozen=True, kw_only=True)
 class _NewIds:
-    """A log that was created with row tracking, and may have given new ids to records that other commits appended.
+    """A log with row tracking that may have given new ids to records that other commits appended.
 
     OPTIMIZE, DELETE, UPDATE and MERGE store no ids while row tracking is switched off (ALTER TABLE). A table that has
     dropped the feature gives new ids to all files when row tracking is switched on again.
@@ -268,7 +270,10 @@ class _Doubts:
         for file in placed:
             if file.path in spans:
                 self._refuse_mixed(file, spans[file.path], lowest=lowest)
-        return tuple(file if file.path in spans else self._resolved(file) for file in placed)
+        ordered = tuple(file if file.path in spans else self._resolved(file) for file in placed)
+        if self.order.row_ids:
+            _NewIds(log=self.log, files=self.files).resolved([file for file in placed if not self._is_backfilled(file)])
+        return ordered
 
     @cached_property
     def first(self) -> int:

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from jobs.lake.delta_log import columns_of
-from jobs.lake.file_origins import operation_of
+from jobs.lake.file_origins import RESTORE, operation_of
 from jobs.lake.log_files import Entry, LogFiles, written_ms
 from jobs.lake.log_version import LogVersion
 from jobs.lake.rewrites import Rewrite, actions_digest
@@ -45,6 +45,7 @@ class GroupHistory:
     mended: list[range] = field(default_factory=list)
     mends: bool = True
     _files: dict[str, int] = field(default_factory=dict)  # file -> 1 added, -1 removed, relative to the first commit
+    _has_grown: bool = False  # records were appended since the first removal
     _signature: int = 0  # XOR of a hash of each entry of `_files`: compares sets of files without copying them
     _sound: set[int] = field(default_factory=lambda: {0})  # signatures of the sets of files that hold all records
     _erased: set[int] = field(default_factory=set)  # the same with the records that accepted commits have removed since
@@ -61,9 +62,12 @@ class GroupHistory:
         takes_away = any(action.changes_data and (not action.is_add or action.has_vector) for action in actions)
         if takes_away and not is_accepted:
             self.removals.append((version, operation))
-        if self.removals:
-            self._mend(version)
-        elif any(action.changes_data for action in actions):
+        changes_data = any(action.changes_data for action in actions)
+        if self.removals and self._is_back():
+            self._mend(version, operation, takes_away=takes_away and not is_accepted)
+        elif self.removals:
+            self._has_grown |= changes_data and not takes_away and operation != RESTORE
+        elif changes_data:
             # A RESTORE to a version before an append would lose its records, so it brings nothing back then.
             self._erased = self._erased | self._sound if takes_away else set()
             self.commits.add(version)
@@ -71,19 +75,27 @@ class GroupHistory:
         else:
             self._sound.add(self._signature)
 
-    def _mend(self, version: int) -> None:
-        """Clear the removals if the files are those from before, or those from before an accepted commit."""
-        is_other = self._signature in self._erased
-        if not self.mends or not (is_other or self._signature in self._sound):
-            return
+    def _is_back(self) -> bool:
+        """Return whether the files are those from before the removals, or those from before an accepted commit."""
+        return self.mends and (self._signature in self._erased or self._signature in self._sound)
+
+    def _mend(self, version: int, operation: str, *, takes_away: bool) -> None:
+        """Clear the removals after a commit that brings the files back, if it has not lost records appended since."""
         first = self.removals[0][0]
         self.commits = {commit for commit in self.commits if commit < first}
         self.mended.append(range(first, version))
+        if self._has_grown and takes_away:
+            self.removals = [(version, operation)]
+            self._sound, self._erased = set(), set()  # no later commit brings back what was lost
+            return
         self.removals.clear()
+        is_other = self._signature in self._erased - self._sound
         if is_other:  # the records are others than those before the RESTORE
-            self.commits.add(version)
             self._erased = self._erased | self._sound
+        if is_other or self._has_grown:
+            self.commits.add(version)
             self._sound = {self._signature}
+        self._has_grown = False
 
     def _move(self, file: str, change: int) -> None:
         before = self._files.get(file, 0)
@@ -216,7 +228,7 @@ def _appended_before(files: LogFiles, groups: Groups, since: int) -> dict[str | 
         for file in appended or ():
             for group in groups(file.path, file.add, version=file.commit):  # it also remembers the groups of the file
                 if file.commit >= since:
-                    histories.setdefault(group, GroupHistory()).commits.add(file.commit)
+                    histories.setdefault(group, GroupHistory(mends=group != OUTSIDE)).commits.add(file.commit)
     except LogError:  # the checkpoint does not tell the groups, and the commits may
         return None
     return None if appended is None else histories

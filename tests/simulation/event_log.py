@@ -157,10 +157,14 @@ class EventLog:
         rewrites: dict[int, Slice] = {}
         for own, number in enumerate(self.versions[: version + 1]):
             commit = self.commits[number]
-            if commit.operation in REWRITES:
-                rewrites[own] = commit.slice
+            is_lossy = commit.operation in REWRITES
             if commit.operation == RESTORE:
-                del rewrites[max(other for other, slice_ in rewrites.items() if slice_ == commit.slice)]
+                undone = max(other for other, slice_ in rewrites.items() if slice_ == commit.slice)
+                del rewrites[undone]
+                since = (self.commits[number] for number in self.versions[undone:own])
+                is_lossy = any(other.slice == commit.slice and other.operation == "WRITE" for other in since)
+            if is_lossy:
+                rewrites[own] = commit.slice
         return rewrites
 
     def number_of(self, read: LogCoordinates) -> int:
@@ -207,9 +211,11 @@ class EventLog:
         self._commit(slice_, "OPTIMIZE", files, at_ms=at_ms, changes_data=False)
 
     def undo(self, slice_: Slice, *, at_ms: int) -> None:
-        """Restore the files of a slice from before its newest commit, if that has removed or changed a record."""
-        touched = (own for own, number in enumerate(self.versions) if self.commits[number].slice == slice_)
-        newest = max(touched, default=0)
+        """Restore the files of a slice from before the newest commit that has removed or changed a record.
+
+        Records that were appended since are lost.
+        """
+        newest = max((own for own, lost in self.rewrites.items() if lost == slice_), default=0)
         if newest > self.expired and self.commits[self.versions[newest]].operation in REWRITES:
             files = self.commits[self.versions[newest - 1]].files[slice_]
             self._commit(slice_, RESTORE, files, at_ms=at_ms)

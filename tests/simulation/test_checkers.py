@@ -242,6 +242,17 @@ def mended_with_other_records(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(mending, "_compare", nothing)
 
 
+def restored_at_a_loss(patch: pytest.MonkeyPatch) -> None:
+    """A RESTORE brings records back, and what it has lost of those that were appended since does not matter."""
+    mend = GroupHistory._mend
+
+    def careless(history: GroupHistory, version: int, operation: str, *, takes_away: bool) -> None:
+        del takes_away
+        mend(history, version, operation, takes_away=False)
+
+    patch.setattr(GroupHistory, "_mend", careless)
+
+
 def without_look_back(patch: pytest.MonkeyPatch) -> None:
     """A look forgets that a commit concerns the slices after its own, which read it for `log.distinct`."""
     touched = changed_slices._touched
@@ -319,6 +330,9 @@ DEFECTS = {
         first=20,
     ),
     "a RESTORE brings nothing back": Defect(dropped(GroupHistory, "_mend"), "a_look_tells_what_the_log_had", first=105),
+    "a RESTORE loses nothing": Defect(
+        restored_at_a_loss, "an_erasure_is_accepted_once_and_before_it_is_replayed", first=140
+    ),
     "commits that are gone are known": Defect(
         always(event_log, "known_since", value=0), "a_look_tells_what_the_log_had", first=86
     ),

@@ -9,8 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from windowlib.bounds import wrap_int64
 from windowlib.records.column_types import Node, decimal_of
-from windowlib.records.xxh64 import MASK, hash_bytes, hash_long, name_seed, signed
+from windowlib.records.xxh64 import MASK, hash_bytes, hash_long, name_seed
 
 FLAT = (
     "boolean", "byte", "short", "integer", "long", "float", "double", "string", "binary", "date", "timestamp",
@@ -23,7 +24,7 @@ _BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64, "date": 16, "timesta
 
 def plain_row(table: str, values: Mapping[str, Any], kinds: Mapping[str, Node]) -> int:
     """Return the signed hash of a row of a table from plain values. Instants and dates are integers."""
-    return signed(hash_long(plain_fold(values, kinds), name_seed(table)))
+    return wrap_int64(hash_long(plain_fold(values, kinds), name_seed(table)))
 
 
 def plain_hash(value: Any, kind: Node, seed: int) -> int:  # noqa: ANN401 - any plain value

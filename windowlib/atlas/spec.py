@@ -9,7 +9,7 @@ from windowlib.atlas.atlas_operator import AtlasOperator, Windowing
 from windowlib.atlas.clock_use import uses_now
 from windowlib.atlas.dead_letters import DEAD_LETTERS, DeadLetterWriter
 from windowlib.atlas.documents.json_documents import json_text
-from windowlib.atlas.documents.log_columns import LogColumns
+from windowlib.atlas.documents.log_columns import document_of
 from windowlib.atlas.documents.places import Json, Place
 from windowlib.atlas.expressions.expressions import compile_expression
 from windowlib.atlas.expressions.forms import Expression
@@ -41,7 +41,7 @@ class AtlasSpec:
     Args:
         windows: the window stage.
         pipeline: the inner pipeline as JSON text.
-        columns: the columns of the log that a record's value has.
+        columns: the names and Spark types of the columns that a record's value has, in the order of the fields.
         source: the source's options.
         letters: the writer of dead letters.
         profile: the semantics of the points that the documentation of Atlas leaves open.
@@ -53,14 +53,14 @@ class AtlasSpec:
 
     windows: Windows
     pipeline: str
-    columns: LogColumns
+    columns: tuple[tuple[str, str], ...]
     source: Source = field(default_factory=Source)
     letters: DeadLetterWriter = field(default_factory=DeadLetterWriter)
     profile: AtlasProfile = STRICT
     stale_max: int = STALE_MAX
 
     def __post_init__(self) -> None:
-        names = [name for name, _ in self.columns.columns]
+        names = [name for name, _ in self.columns]
         for name, use in ((self.source.ts_field_name, "the event time (source: tsFieldName)"), (_META, "the metadata")):
             if name in names:
                 raise SpecError(
@@ -94,7 +94,7 @@ class AtlasSpec:
         return cls(
             windows=windows,
             pipeline=json_text(pipeline, place),
-            columns=LogColumns(tuple(columns.items())),
+            columns=tuple(columns.items()),
             source=Source.read(source or {}),
             letters=letters or DeadLetterWriter(),
             profile=profile,
@@ -123,7 +123,7 @@ class AtlasSpec:
         stages = [next(iter(stage.items())) for stage in json.loads(self.pipeline)]
         if isinstance(self.windows, Sessions) or not stages or stages[0][0] != "$group":
             return None
-        identity, types = stages[0][1]["_id"], dict(self.columns.columns)
+        identity, types = stages[0][1]["_id"], dict(self.columns)
         if not isinstance(identity, str) or types.get(identity.removeprefix("$")) not in _KEY_TYPES:
             return None
         if not identity.startswith("$") or any(name not in _ONE_BY_ONE for name, _ in stages[1:]):
@@ -159,7 +159,7 @@ class AtlasSpec:
             windows=self.windows,
             stages=compile_pipeline(json.loads(self.pipeline), place.at("pipeline")),
             partition_by=self._partition_by(place.at("partitionBy")),
-            document_of=self.columns.document_of(),
+            document_of=document_of(self.columns),
             ts_field_name=self.source.ts_field_name,
             letters=self.letters,
             profile=self.profile,

@@ -100,9 +100,6 @@ class TimerQueue:
         self._agenda: list[_Place] = []
         self._agenda_next = 0
 
-    def __len__(self) -> int:
-        return sum(len(self._places(at_ms)) for at_ms in self._with_timers())
-
     def register(self, at_ms: int, key: Hashable, namespace: Namespace) -> None:
         """Add a timer, if it does not exist yet."""
         bucket = self._buckets.get(at_ms)
@@ -339,10 +336,9 @@ class TimerService:
             yield at_ms, timer
         self.processing_time_ms = processing_time_ms
 
-    def snapshot(self, group: int | None = None) -> list[TimerRow]:
-        """Return all timers, or those of one key group, in firing order, event time first."""
-        rows = [*self.event_timers.rows(EVENT), *self.processing_timers.rows(PROCESSING)]
-        return rows if group is None else [row for row in rows if row.key_group == group]
+    def snapshot(self) -> list[TimerRow]:
+        """Return all timers in firing order, event time first."""
+        return [*self.event_timers.rows(EVENT), *self.processing_timers.rows(PROCESSING)]
 
     def restore(self, rows: Iterable[TimerRow]) -> None:
         """Add the timers of one or more snapshots. Skip timers that exist because of `share`.

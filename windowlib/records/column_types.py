@@ -55,11 +55,8 @@ def spell_type(node: Node) -> str:
         return _TO_SPARK.get(node, node)
     match node["type"]:
         case "struct":
-            return (
-                "struct<"
-                + ",".join(f"{_quoted(field['name'])}:{spell_type(field['type'])}" for field in node["fields"])
-                + ">"
-            )
+            fields = (f"{_quoted(field['name'])}:{spell_type(field['type'])}" for field in node["fields"])
+            return f"struct<{','.join(fields)}>"
         case "array":
             return f"array<{spell_type(node['elementType'])}>"
         case "map":

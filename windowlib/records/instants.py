@@ -70,7 +70,8 @@ def read_instant(value: object, unit: str | None) -> InstantRead:
 def _read_text(text: str, unit: str | None) -> InstantRead:
     if unit is None:
         return _inside(_text_ms(text), unread=WRONG_TYPE)
-    number = _number(text.strip(BLANKS))
+    digits = text.strip(BLANKS)
+    number = _rounded(Decimal(digits)) if _NUMBER.fullmatch(digits) else None
     return InstantRead(None, WRONG_TYPE) if number is None else _inside(_decimal_ms(number, unit))
 
 
@@ -117,10 +118,6 @@ def _since_epoch(wall: datetime, text: str) -> int:
     offset = match[0].replace(":", "") if match else "+00"
     minutes = (int(offset[1:3]) * 60 + int(offset[3:5] or 0)) * (-1 if offset[0] == "-" else 1)
     return (wall - _EPOCH) // _MS + ms - minutes * 60_000
-
-
-def _number(text: str) -> Decimal | None:
-    return _rounded(Decimal(text)) if _NUMBER.fullmatch(text) else None
 
 
 def _rounded(number: Decimal) -> Decimal | None:

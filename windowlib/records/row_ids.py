@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from windowlib.bounds import wrap_int64
 from windowlib.libraries import np
-from windowlib.records.xxh64 import hash_bytes, hash_long, name_seed, signed
+from windowlib.records.xxh64 import hash_bytes, hash_long, name_seed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,7 +31,7 @@ def row_id(table: str, content: Mapping[str, int | str | None]) -> int:
             folded ^= _text_hash(value, name)
         elif value is not None:
             folded ^= hash_long(value, name_seed(name))
-    return signed(hash_long(folded, name_seed(table)))
+    return wrap_int64(hash_long(folded, name_seed(table)))
 
 
 @lru_cache(maxsize=4_096)

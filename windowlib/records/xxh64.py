@@ -11,6 +11,8 @@ import struct
 from functools import cache
 from typing import Final
 
+from windowlib.bounds import wrap_int64
+
 SEED: Final = 42
 """The seed of Spark's `xxhash64`."""
 MASK: Final = 0xFFFFFFFFFFFFFFFF
@@ -56,7 +58,7 @@ def hash_bytes(data: bytes, seed: int = SEED) -> int:
 @cache
 def name_word(name: str) -> int:
     """Return the signed 64-bit word of the name of a table, column or field."""
-    return signed(hash_bytes(name.encode("utf-8")))
+    return wrap_int64(hash_bytes(name.encode("utf-8")))
 
 
 @cache
@@ -66,11 +68,6 @@ def name_seed(name: str) -> int:
     Spark's `xxhash64(name_word, value)` hashes a value with this seed.
     """
     return hash_long(name_word(name))
-
-
-def signed(word: int) -> int:
-    """Return an unsigned 64-bit word as a signed integer."""
-    return word - (1 << 64) if word >> 63 else word
 
 
 def _stripes(data: bytes, seed: int) -> tuple[int, int]:

@@ -67,11 +67,10 @@ def _rising(steps: list[Step]) -> list[Step]:
     """Leave out the steps that would set the clock back."""
     clock_ms, kept = 0, list[Step]()
     for step in steps:
-        if isinstance(step, ClockStep):
-            if step.processing_time_ms < clock_ms:
-                continue
-            clock_ms = step.processing_time_ms
-        kept.append(step)
+        now_ms = step.processing_time_ms if isinstance(step, ClockStep) else clock_ms
+        if now_ms >= clock_ms:
+            clock_ms = now_ms
+            kept.append(step)
     return kept
 
 

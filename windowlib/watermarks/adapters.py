@@ -18,6 +18,7 @@ from windowlib.watermarks.generators import (
     EmitPeriodically,
     Generator,
     GeneratorState,
+    OfGreatest,
     Punctuated,
     WatermarkSource,
     ingestion_watermark,
@@ -51,14 +52,10 @@ class AssignerWithPunctuatedWatermarks(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _PeriodicRule:
+class _PeriodicRule(OfGreatest):
     """A generator that calls a periodic assigner at each tick."""
 
     assigner: AssignerWithPeriodicWatermarks
-
-    def on_event(self, timestamp_ms: int, value: Value, state: GeneratorState) -> int | None:  # noqa: ARG002
-        state.add(timestamp_ms)
-        return None
 
     def on_tick(self, state: GeneratorState) -> int | None:
         return self.assigner.current_watermark(state.max_timestamp_ms)

@@ -36,8 +36,22 @@ class Generator(Protocol):
         """Called at every tick, and when a source emits after a number of records."""
 
 
+class OfGreatest:
+    """The base class of generators whose watermark follows the greatest event time, at every tick."""
+
+    __slots__ = ()
+    watermark_of: Callable[[int], int | None]
+
+    def on_event(self, timestamp_ms: int, value: Value, state: GeneratorState) -> int | None:  # noqa: ARG002
+        state.add(timestamp_ms)
+        return None
+
+    def on_tick(self, state: GeneratorState) -> int | None:
+        return None if state.max_timestamp_ms is None else self.watermark_of(state.max_timestamp_ms)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounded:
+class Bounded(OfGreatest):
     """Generator for records with bounded disorder: watermark = greatest event time - `out_of_orderness_ms` - 1.
 
     With `is_legacy` the 1 is not subtracted, as in Flink's BoundedOutOfOrdernessTimestampExtractor. A bound of 0 is for
@@ -54,13 +68,6 @@ class Bounded:
     def watermark_of(self, max_timestamp_ms: int) -> int:
         """Return the watermark for a greatest event time."""
         return max_timestamp_ms - self.out_of_orderness_ms - (not self.is_legacy)
-
-    def on_event(self, timestamp_ms: int, value: Value, state: GeneratorState) -> int | None:  # noqa: ARG002
-        state.add(timestamp_ms)
-        return None
-
-    def on_tick(self, state: GeneratorState) -> int | None:
-        return None if state.max_timestamp_ms is None else self.watermark_of(state.max_timestamp_ms)
 
 
 def ascending() -> Bounded:
@@ -83,17 +90,10 @@ class Punctuated:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Periodic:
+class Periodic(OfGreatest):
     """Generator with a user's function from the greatest event time to the watermark, called at every tick."""
 
     watermark_of: Callable[[int], int | None]
-
-    def on_event(self, timestamp_ms: int, value: Value, state: GeneratorState) -> int | None:  # noqa: ARG002
-        state.add(timestamp_ms)
-        return None
-
-    def on_tick(self, state: GeneratorState) -> int | None:
-        return None if state.max_timestamp_ms is None else self.watermark_of(state.max_timestamp_ms)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -272,9 +272,11 @@ def _born(tmp_path: Path) -> Path:
     return log
 
 
-def _commit(log: Path, *entries: dict[str, Any], operation: str, tags: dict[str, str] | None = None) -> None:
+def _commit(
+    log: Path, *entries: dict[str, Any], operation: str, tags: dict[str, str] | None = None, version: int | None = None
+) -> None:
     lines = [{"commitInfo": {"operation": operation, "tags": tags}}, *entries]
-    path = log / "_delta_log" / f"{len(commits_of(log)):020}.json"
+    path = log / "_delta_log" / f"{len(commits_of(log)) if version is None else version:020}.json"
     path.write_text("\n".join(map(json.dumps, lines)))
 
 
@@ -304,6 +306,28 @@ def test_files_that_were_compacted_while_row_tracking_was_off_are_refused(tmp_pa
     commits_of(log)[-1].unlink()
     _rewrite(log, [0, 2, 4])  # records of commits before and after it
     assert len(_pin(log).files) == 3
+
+
+@pytest.mark.parametrize("is_later", [False, True])
+def test_files_that_were_compacted_meanwhile_are_refused_in_every_log(tmp_path: Path, *, is_later: bool) -> None:
+    """Defect: only a log with row tracking from its creation, and with its first commit, was looked at."""
+    if is_later:
+        log = _write(tmp_path / "log", [[1], [1], [2]])
+        track_rows_later(log, Random(1), after=2)
+    else:
+        log = _born(tmp_path)
+        DeltaTable(str(log)).create_checkpoint()
+        commits_of(log)[0].unlink()
+    version = len(commits_of(log)) + (not is_later)
+    [add, *_] = [add for add in _adds(log) if add["partitionValues"]["day"] == "1970-01-02"]
+    path = "day=1970-01-02/compacted.parquet"
+    shutil.copy(log / add["path"], log / path)
+    new = add | {"path": path, "dataChange": False, "baseRowId": 100, "defaultRowCommitVersion": version}
+    entries = [{"remove": {**add, "deletionTimestamp": 0, "dataChange": False}}, {"add": new}]
+    _commit(log, *entries, operation="OPTIMIZE", version=version)
+    assert _lost(log) == {"1970-01-02"}
+    commits_of(log)[-1].unlink()
+    assert not _lost(log)
 
 
 @pytest.mark.parametrize("operation", ["UPDATE", "MERGE"])

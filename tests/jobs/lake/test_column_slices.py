@@ -23,7 +23,7 @@ from jobs.lake.slice_instants import TimeKind, slice_instants, statistics_span
 from jobs.pipeline.models.log import SliceGrammar
 from jobs.pipeline.slices import SliceGrid, local_ms, slice_at
 from jobs.runs import Slice
-from tests.support.delta_logs import mark_deleted
+from tests.support.delta_logs import mark_deleted, merge_commits, track_rows
 from tests.support.fuzzing import seeds
 from windowlib.errors import LogError
 
@@ -324,3 +324,17 @@ def test_a_column_that_cannot_cut_the_log_is_refused(tmp_path: Path, by: dict[st
     grammar = SliceGrammar.model_validate(by)
     with pytest.raises(LogError, match=message):
         _pin(tmp_path / "log", grammar, _slices(HOURLY, FIRST, 1))
+
+
+def test_a_restore_over_a_checkpoint_that_loses_records_of_another_slice_leaves_the_log_unsound(tmp_path: Path) -> None:
+    """Defect: with a checkpoint of a row-tracked log, the files of all other slices together counted as whole again."""
+    log, slices = tmp_path / "log", _slices(HOURLY, FIRST, 3)
+    _append(log, "timestamp", [FIRST])
+    DeltaTable(str(log)).delete("id = 0")
+    _append(log, "timestamp", [FIRST + timedelta(hours=1)])
+    DeltaTable(str(log)).restore(0)
+    merge_commits(log, 1)  # as a MERGE, it removes records of one slice and adds those of another one
+    track_rows(log)
+    DeltaTable(str(log), version=0).create_checkpoint()
+    pinned = pin_log(DeltaPlace(uri=str(log)), by=HOURLY, slices=slices[2:], few_commits=0)
+    assert (pinned.history.read, pinned.history.sound) == (2, 0)

@@ -232,6 +232,20 @@ def test_after_a_restore_a_log_with_a_delete_is_accepted(log: Path) -> None:
         pin(log)
 
 
+def test_a_restore_that_loses_what_was_appended_since_a_delete_is_refused(log: Path) -> None:
+    """Defect: the files were those of before the DELETE, so the slice counted as whole without the new records."""
+    DeltaTable(str(log)).delete("id = '2013-02-02/1'")
+    _append(log, [date(2013, 2, 2)])
+    DeltaTable(str(log)).restore(2)
+    with pytest.raises(LogError, match=r"commit 5 \(RESTORE\) removed or changed records of slice 2013-02-02"):
+        pin(log)
+    assert pin(log, DAYS[2:]).history.sound == 2, "after the DELETE, records were missing until the RESTORE"
+    _append(log, [date(2013, 2, 2)])
+    DeltaTable(str(log)).restore(5)
+    with pytest.raises(LogError, match=r"commit 5 \(RESTORE\) removed or changed records of slice 2013-02-02"):
+        pin(log)
+
+
 def test_a_restore_to_a_version_without_some_records_is_refused(log: Path) -> None:
     """Version 1 has no record of the third day, so the RESTORE removes records."""
     DeltaTable(str(log)).restore(1)

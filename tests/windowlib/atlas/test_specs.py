@@ -15,7 +15,7 @@ from tests.windowlib.atlas.playing import COLUMNS, Event, ms, play, stage
 from windowlib.atlas.dead_letters import DeadLetterWriter
 from windowlib.atlas.documents.documents import Date, compare, sort_key
 from windowlib.atlas.documents.json_documents import read_literal, read_text, to_json, to_text
-from windowlib.atlas.documents.log_columns import LogColumns
+from windowlib.atlas.documents.log_columns import document_of
 from windowlib.atlas.documents.places import Place
 from windowlib.atlas.policies import ATLAS_PROFILES, AtlasProfile
 from windowlib.atlas.spec import AtlasSpec
@@ -217,7 +217,7 @@ VALUES: list[tuple[str, Any, Any]] = [
 
 @pytest.mark.parametrize(("spark_type", "value", "found"), VALUES, ids=[f"{case[0]}-{case[1]}" for case in VALUES])
 def test_a_column_becomes_a_field(spark_type: str, value: Any, found: Any) -> None:  # noqa: ANN401 - any value
-    convert = LogColumns((("c", spark_type),)).document_of()
+    convert = document_of([("c", spark_type)])
     document = convert({"c": value})
     assert to_json(document) == {"c": found}
     assert read_text(to_text(document)) == document

@@ -10,6 +10,7 @@ import pytest
 from tests.support.fuzzing import chances
 from tests.support.plain_hashes import in_disguise, plain_fold, plain_row, random_kind, random_value
 from tests.support.plain_rows import arrow_rows, named_rows
+from windowlib.bounds import wrap_int64
 from windowlib.columnar.arrow import arrow_type
 from windowlib.columnar.executor import arrow_columns
 from windowlib.columnar.row_identity import RowIdentity
@@ -18,7 +19,7 @@ from windowlib.records.column_types import Node
 from windowlib.records.named_rows import content_id
 from windowlib.records.row_ids import IdSum
 from windowlib.records.tables import Table
-from windowlib.records.xxh64 import hash_long, signed
+from windowlib.records.xxh64 import hash_long
 
 pytestmark = pytest.mark.usefixtures("each_way_to_hash")
 
@@ -116,7 +117,7 @@ def test_the_id_of_a_state_depends_on_the_order_of_positions_and_its_check_on_th
         kinds = {name: table.columns()[name] for name in ("key_group", "acc_one", "acc_all", "contents")}
         folds = [plain_fold(row, kinds) for row in rows]
         assert identity.checks(ids, columns).tolist() == [
-            signed(hash_long(fold, hash_long(one))) for fold, one in zip(folds, ids.tolist(), strict=True)
+            wrap_int64(hash_long(fold, hash_long(one))) for fold, one in zip(folds, ids.tolist(), strict=True)
         ]
 
 

@@ -89,18 +89,14 @@ def _integer(largest: int) -> Callable[[Json, Place], int]:
     return read
 
 
-def _double(value: Json, place: Place) -> float:
-    try:
-        return float(str(value))
-    except ValueError:
-        raise place.refused(value, "the text of a double") from None
+def _number(kind: Callable[[str], Value], what: str) -> Callable[[Json, Place], Value]:
+    def read(value: Json, place: Place) -> Value:
+        try:
+            return kind(str(value))
+        except (ValueError, InvalidOperation):
+            raise place.refused(value, f"the text of a {what}") from None
 
-
-def _decimal(value: Json, place: Place) -> Decimal:
-    try:
-        return Decimal(str(value))
-    except InvalidOperation:
-        raise place.refused(value, "the text of a decimal") from None
+    return read
 
 
 def _binary(value: Json, place: Place) -> bytes:
@@ -115,8 +111,8 @@ _READERS: Final[Mapping[str, Callable[[Json, Place], Value]]] = {
     "$date": _date,
     "$numberInt": _integer(INT32_MAX),
     "$numberLong": _integer(INT64_MAX),
-    "$numberDouble": _double,
-    "$numberDecimal": _decimal,
+    "$numberDouble": _number(float, "double"),
+    "$numberDecimal": _number(Decimal, "decimal"),
     "$binary": _binary,
 }
 

@@ -1,7 +1,6 @@
 """Converts a record of the log to a document: each column's value by its Spark type."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from typing import Any, Final
 
@@ -24,20 +23,13 @@ _PRIMITIVES: Final[Mapping[str, Convert]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class LogColumns:
-    """A converter of records. `columns` has the names and Spark types of the columns, in the order of the fields."""
+def document_of(columns: Iterable[tuple[str, str]]) -> Callable[[Mapping[str, Any]], Document]:
+    """Return the function from a record's value to its document, for columns with these names and Spark types.
 
-    columns: tuple[tuple[str, str], ...]
-
-    def document_of(self) -> Callable[[Mapping[str, Any]], Document]:
-        """Return the function from a record's value to its document. A column that the record lacks gives no field."""
-        converters = {name: _nullable(parse_type(spark_type)) for name, spark_type in self.columns}
-
-        def convert(value: Mapping[str, Any]) -> Document:
-            return {name: to_value(value[name]) for name, to_value in converters.items() if name in value}
-
-        return convert
+    The fields have the order of the columns. A column that the record lacks gives no field.
+    """
+    converters = {name: _nullable(parse_type(spark_type)) for name, spark_type in columns}
+    return lambda value: {name: to_value(value[name]) for name, to_value in converters.items() if name in value}
 
 
 def _nullable(node: Node) -> Convert:

@@ -67,14 +67,13 @@ def _part(operator: str) -> Special:
     part = PARTS[operator[1:]]
 
     def compile_part(operand: Json, place: Place, compile_: Compile) -> Expression:
-        in_zone: Expression = _utc
         if isinstance(operand, dict) and "date" in operand:
             fields = place.fields(operand, required=("date",), optional=("timezone",))
             date = compile_(fields["date"], place.at("date"))
-            if "timezone" in fields:
-                in_zone = compile_(fields["timezone"], place.at("timezone"))
+            in_zone = compile_(fields.get("timezone", "UTC"), place.at("timezone"))
         else:
             date = compile_(operand[0] if isinstance(operand, list) and len(operand) == 1 else operand, place)
+            in_zone = compile_("UTC", place)
 
         def evaluate(scope: Scope) -> Value:
             at, name = date(scope), in_zone(scope)
@@ -85,10 +84,6 @@ def _part(operator: str) -> Special:
         return evaluate
 
     return Special(compile_part)
-
-
-def _utc(_scope: Scope) -> Value:
-    return "UTC"
 
 
 def _any_nothing(*values: Value) -> bool:

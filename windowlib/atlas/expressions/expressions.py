@@ -14,7 +14,7 @@ from windowlib.atlas.documents.json_documents import is_typed, read_literal
 from windowlib.atlas.documents.places import Json, Place
 from windowlib.atlas.expressions import arithmetic, arrays, conversions, dates, logic, objects, strings
 from windowlib.atlas.expressions.accumulators import EXPRESSIONS
-from windowlib.atlas.expressions.forms import Call, Expression, Form, NamedCall, Operators, Scope, Special
+from windowlib.atlas.expressions.forms import Call, Expression, NamedCall, Operators, Scope, Special
 from windowlib.errors import SpecError
 
 OPERATORS: Final[Operators] = {
@@ -126,23 +126,19 @@ def _operator(name: str, operand: Json, place: Place) -> Expression:
             f"{place.at(name).path}: there is no expression operator {name}; docs/reference/atlas.md lists all of them"
             f"{_near(name)}. To use a text or object that begins with $ as a value, put it into $literal"
         )
-    return _compiled(form, operand, place.at(name))
-
-
-def _compiled(form: Form, operand: Json, place: Place) -> Expression:
     match form:
         case Special():
-            return form.compile(operand, place, compile_expression)
+            return form.compile(operand, place.at(name), compile_expression)
         case NamedCall():
-            return _named(form, operand, place)
+            return _named(form, operand, place.at(name))
         case Call():
-            return _call(form, operand, place)
+            return _call(form, operand, place.at(name))
 
 
 def _call(form: Call, operand: Json, place: Place) -> Expression:
-    listed = isinstance(operand, list | tuple)
-    arguments = [compile_expression(part, place.item(index)) for index, part in enumerate(operand)] if listed else []
-    if not listed:
+    if isinstance(operand, list | tuple):
+        arguments = [compile_expression(part, place.item(index)) for index, part in enumerate(operand)]
+    else:
         arguments = [compile_expression(operand, place)]
     if len(arguments) < form.least or (form.most is not None and len(arguments) > form.most):
         raise place.refused(operand, _counted(form))

@@ -48,9 +48,6 @@ class RotatingMap(Generic[K, V]):
             raise SpecError(f"a rotating map needs at least 2 buckets, got {buckets}")
         self._buckets: list[dict[K, V]] = [{} for _ in range(buckets)]
 
-    def __len__(self) -> int:
-        return sum(map(len, self._buckets))
-
     def get(self, key: K) -> V | None:
         """Return the entry of `key`, or None. This does not renew the entry."""
         for bucket in self._buckets:
@@ -130,9 +127,6 @@ class Acker:
     def __init__(self, rules: AckerRules = STRICT) -> None:
         self._rules = rules
         self._pending = RotatingMap[RootId, LedgerEntry](ACKER_BUCKETS)
-
-    def __len__(self) -> int:
-        return len(self._pending)
 
     def receive(self, message: Message, *, at_ms: int = 0) -> Notice | None:
         """Enter one message and return the notice for the spout, or None. Messages may arrive in any order.

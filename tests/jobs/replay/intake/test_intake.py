@@ -1,9 +1,12 @@
 """The intake gives the records of a slice in log order, from files in any order, without Spark."""
 
+import errno
+import os
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from jobs.replay.intake.blocks import Block
+from jobs.replay.intake.intake import _counted
 from jobs.replay.intake.layout import parts_of
 from jobs.replay.intake.log_blocks import ROW, LogColumns
 from jobs.replay.intake.order_keys import comparable, key_at
@@ -287,6 +291,22 @@ def test_equal_records_may_share_a_place_and_different_ones_are_named(tmp_path: 
     other = together([file_of(tmp_path, [*same, {"n": 1, "s": "y"}, {"n": None}, {"n": None, "s": ""}], 1)], plan)
     with pytest.raises(LogError, match=r"for example n = None; n = 1\. Add a column that differs"):
         rows_of(other, plan)
+
+
+def test_a_footer_that_cannot_be_read_for_now_is_not_told_as_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Defect: of a file without statistics, too many open files were told as a damaged file."""
+
+    def fail(*_args: object, **_named: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    file, log = file_of(tmp_path, [{"n": 1}], 0), plan_of(tmp_path, ("n",)).reading.log
+    chunk: Any = SimpleNamespace(columns=log, log=SimpleNamespace(uri=str(tmp_path)))
+    assert _counted(chunk, file._replace(records=0)) == file
+    monkeypatch.setattr("jobs.replay.intake.intake.pq", SimpleNamespace(read_metadata=fail))
+    with pytest.raises(LogError, match=r"file 0\.parquet .* Raise the limit of open files"):
+        _counted(chunk, file)
 
 
 def test_a_file_that_cannot_be_read_is_named_as_everywhere(tmp_path: Path) -> None:

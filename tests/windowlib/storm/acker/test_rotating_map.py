@@ -28,7 +28,7 @@ def test_an_entry_lives_for_as_many_rotations_as_there_are_buckets(buckets: int)
                     dead = {name: number for name, (number, since) in put.items() if rotation - since == buckets}
                     put = {name: entry for name, entry in put.items() if name not in dead}
                     assert entries.rotate() == dead
-            assert len(entries) == len(put)
+            assert len(list(entries.items())) == len(put)
             ages = {name: age for age, name, _ in entries.items()}
             assert ages == {name: rotation - since for name, (_, since) in put.items()}
 
