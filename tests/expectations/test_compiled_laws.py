@@ -110,6 +110,14 @@ def test_a_regular_expression_is_found_in_the_texts_in_which_python_finds_it() -
         assert found == [*(bool(re.search(pattern, text)) for text in texts), False], (pattern, texts)
 
 
+def test_a_text_is_judged_without_the_other_texts() -> None:
+    """Defect: a line break in another text decided whether `(?i)^i$` is found in a dotted I."""
+    regex = regex_of("(?i)^i$")
+    assert regex is not None
+    alone = regex.matches(pa.array(["\u0130"])).tolist()
+    assert regex.matches(pa.array(["\u0130", "i\n"])).tolist() == [*alone, True]
+
+
 @pytest.mark.parametrize("pattern", ["a{1001}", "(", "\ud800", r"\B", "[[:alpha:]]", "a++"])
 def test_a_regular_expression_that_a_suite_may_not_have_is_not_compiled(pattern: str) -> None:
     assert regex_of(pattern) is None
