@@ -8,6 +8,7 @@ of its version, and names the removed files for a week only.
 
 import hashlib
 import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -45,7 +46,7 @@ class GroupHistory:
     mended: list[range] = field(default_factory=list)
     mends: bool = True
     _files: dict[str, int] = field(default_factory=dict)  # file -> 1 added, -1 removed, relative to the first commit
-    _has_grown: bool = False  # records were appended since the first removal
+    _grown: int = sys.maxsize  # the first commit since the first removal that appended records
     _signature: int = 0  # XOR of a hash of each entry of `_files`: compares sets of files without copying them
     _sound: set[int] = field(default_factory=lambda: {0})  # signatures of the sets of files that hold all records
     _erased: set[int] = field(default_factory=set)  # the same with the records that accepted commits have removed since
@@ -64,9 +65,10 @@ class GroupHistory:
             self.removals.append((version, operation))
         changes_data = any(action.changes_data for action in actions)
         if self.removals and self._is_back():
-            self._mend(version, operation, takes_away=takes_away and not is_accepted)
+            self._mend(version)
         elif self.removals:
-            self._has_grown |= changes_data and not takes_away and operation != RESTORE
+            is_append = changes_data and not takes_away and operation != RESTORE
+            self._grown = min(self._grown, version) if is_append else self._grown
         elif changes_data:
             # A RESTORE to a version before an append would lose its records, so it brings nothing back then.
             self._erased = self._erased | self._sound if takes_away else set()
@@ -79,23 +81,23 @@ class GroupHistory:
         """Return whether the files are those from before the removals, or those from before an accepted commit."""
         return self.mends and (self._signature in self._erased or self._signature in self._sound)
 
-    def _mend(self, version: int, operation: str, *, takes_away: bool) -> None:
-        """Clear the removals after a commit that brings the files back, if it has not lost records appended since."""
+    def _mend(self, version: int) -> None:
+        """Clear the removals after a commit that brings the files back, but not those of records appended since."""
         first = self.removals[0][0]
         self.commits = {commit for commit in self.commits if commit < first}
         self.mended.append(range(first, version))
-        if self._has_grown and takes_away:
-            self.removals = [(version, operation)]
+        has_grown = self._grown < version
+        self.removals = [removal for removal in self.removals if removal[0] > self._grown]
+        self._grown = sys.maxsize
+        if self.removals:
             self._sound, self._erased = set(), set()  # no later commit brings back what was lost
             return
-        self.removals.clear()
         is_other = self._signature in self._erased - self._sound
         if is_other:  # the records are others than those before the RESTORE
             self._erased = self._erased | self._sound
-        if is_other or self._has_grown:
+        if is_other or has_grown:
             self.commits.add(version)
             self._sound = {self._signature}
-        self._has_grown = False
 
     def _move(self, file: str, change: int) -> None:
         before = self._files.get(file, 0)

@@ -86,7 +86,8 @@ def removed_records(uri: str, slice_id: str, removal: tuple[int, str], *, why_no
         "MERGE or overwrite. "
         "Ranges without this slice can be replayed, and what readers see has not changed. If the records are to stay "
         f"removed, run {ACCEPT}, which shows the commit before it accepts it; its slices can then be replayed. To get "
-        f"the records back, restore the table to version {version - 1}. A third way is to {NEW_TABLE} "
+        f"the records back, restore the table to version {version - 1}. What was appended since, to any slice, "
+        f"is lost then: append it again, and accept the RESTORE. A third way is to {NEW_TABLE} "
         "(docs/reference/logs.md)"
     )
 

@@ -246,9 +246,9 @@ def restored_at_a_loss(patch: pytest.MonkeyPatch) -> None:
     """A RESTORE brings records back, and what it has lost of those that were appended since does not matter."""
     mend = GroupHistory._mend
 
-    def careless(history: GroupHistory, version: int, operation: str, *, takes_away: bool) -> None:
-        del takes_away
-        mend(history, version, operation, takes_away=False)
+    def careless(history: GroupHistory, version: int) -> None:
+        del history.removals[1:]
+        mend(history, version)
 
     patch.setattr(GroupHistory, "_mend", careless)
 

@@ -246,6 +246,17 @@ def test_a_restore_that_loses_what_was_appended_since_a_delete_is_refused(log: P
         pin(log)
 
 
+def test_a_restore_behind_a_delete_of_what_was_appended_since_another_delete_is_refused(log: Path) -> None:
+    """Defect: such a RESTORE only adds files, so the second DELETE counted as undone, too."""
+    for _ in range(2):
+        DeltaTable(str(log)).delete("day = '2013-02-02'")
+        _append(log, [date(2013, 2, 2)])
+    DeltaTable(str(log)).delete("day = '2013-02-02'")
+    DeltaTable(str(log)).restore(2)
+    with pytest.raises(LogError, match=r"commit 5 \(DELETE\) removed or changed records of slice 2013-02-02"):
+        pin(log)
+
+
 def test_a_restore_to_a_version_without_some_records_is_refused(log: Path) -> None:
     """Version 1 has no record of the third day, so the RESTORE removes records."""
     DeltaTable(str(log)).restore(1)
