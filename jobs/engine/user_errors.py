@@ -32,7 +32,7 @@ _WORKER_GONE = ("Python worker exited unexpectedly", "java.io.EOFException")
 _JVM_GONE = "py4j.protocol.Py4JNetworkError"
 _OF_SPARK = ("py4j.", "pyspark.")
 _NOT_STARTED = re.compile(
-    r'Cannot run program "(?P<program>[^"]+)".*?error=\d+, (?P<why>[^\n]+)'
+    r'Cannot run program "(?P<program>[^"]+)".*?error=(?:2|8|13|20), (?P<why>[^\n]+)'
     r"|occurred while reading the port number from \S*worker_daemon"
 )
 

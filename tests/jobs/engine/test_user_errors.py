@@ -180,6 +180,11 @@ PLAIN = load_pipeline("flights", ROOT / "pipelines")
             "Spark could not start its workers with /a/python: Permission denied. Unset PYSPARK_PYTHON, or set it to a",
         ),
         (
+            Py4JJavaError('java.io.IOException: Cannot run program "python3": error=12, Cannot allocate memory'),
+            StoreError,
+            "Cannot allocate memory. Give the process more memory",
+        ),
+        (
             Py4JJavaError(
                 "EOFException occurred while reading the port number from jobs.replay.worker_daemon's stdout"
             ),
