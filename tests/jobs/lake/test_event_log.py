@@ -316,13 +316,21 @@ def _records(log: Path, version: int = 0) -> tuple[frozenset[str], ...]:
 
 
 def _is_sound(versions: Sequence[frozenset[str]]) -> bool:
-    """Return whether no version lost a record of the version before, or a later version restored all of them."""
+    """Return whether no version lost a record of the version before, or a later version restored all of them.
+
+    A version that restores them and has lost a record that was appended since is never sound again.
+    """
     lost: frozenset[str] | None = None
+    ever, has_grown = versions[0], False
     for before, after in pairwise(versions):
         if lost is None and not after >= before:
-            lost = before
+            lost, has_grown = before, False
         elif lost == after:
+            if has_grown:
+                return False
             lost = None
+        has_grown |= not after <= ever
+        ever |= after
     return lost is None
 
 
