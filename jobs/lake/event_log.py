@@ -11,11 +11,11 @@ from jobs.lake.append_order import CommitOrder, unordered_slices, with_append_pl
 from jobs.lake.commit_history import FEW_COMMITS, CommitHistory, newest_data_ms
 from jobs.lake.covered_files import CoveredFile
 from jobs.lake.damage import log_errors
-from jobs.lake.known_log import KnownLog, covered_files, refuse_replaced
+from jobs.lake.known_log import KnownLog, SeenCommit, covered_files, refuse_replaced
 from jobs.lake.log_coordinates import SliceFiles, followed_columns, known_history, known_since, slice_commits
 from jobs.lake.log_cut import Cut
 from jobs.lake.log_files import LogFiles, place_of
-from jobs.lake.log_version import NO_COMMITS, LogPlace, LogVersion
+from jobs.lake.log_version import NO_COMMITS, LogPlace, LogVersion, commit_digest
 from jobs.lake.pinned_files import BYTES_PER_RECORD, PinnedFile, refuse_damage
 from jobs.lake.row_tracking import ROW_ID_COLUMN, VERSION_COLUMN
 from jobs.lake.slicing import SlicedFiles, Slicing
@@ -176,6 +176,7 @@ class PinnedLog:
             slice_id: (replace(own, file_digests="".join(self._known.file_digests(self.table_id, slice_id))),)
             for slice_id, own in self._coordinates.items()
         }
+        commit = commit_digest(self.log_files, self.version)
         read = frozenset((coordinates.since, coordinates.sound) for coordinates in self._coordinates.values())
         return KnownLog(
             sound={self.table_id: self.history.sound},
@@ -183,7 +184,7 @@ class PinnedLog:
             seen=seen,
             log_digests=self._known.log_digests,
             accepted=self._known.accepted,
-            newest=self._known.newest,
+            commits=self._known.commits | {SeenCommit(self.table_id, self.version, commit)},
             opened=self.table,
         )
 

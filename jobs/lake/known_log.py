@@ -40,8 +40,8 @@ class KnownLog:
     the commits from the first to the second were read, and no slice had lost a record at the second. `seen` maps a
     slice to the coordinates at which its content was compared with a run. `log_digests` maps a table's id to texts of
     digests of files of `_delta_log`. `accepted` maps a table's id to the commits that removed or changed records and
-    that a person has accepted, by version. `newest` is the newest commit that a look at the log has seen. `opened` is
-    the table as it was read a moment ago by this thread.
+    that a person has accepted, by version. `commits` are the newest commits that a look at the log, and a read of it a
+    moment ago, have seen. `opened` is the table as it was read a moment ago by this thread.
     """
 
     sound: Mapping[str, int] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class KnownLog:
     seen: Mapping[str, Sequence[LogCoordinates]] = field(default_factory=dict)
     log_digests: Mapping[str, Sequence[str]] = field(default_factory=dict)
     accepted: Mapping[str, Mapping[int, Rewrite]] = field(default_factory=dict)
-    newest: SeenCommit | None = None
+    commits: frozenset[SeenCommit] = frozenset()
     opened: LogVersion | None = field(default=None, compare=False, repr=False)
 
     def accepted_of(self, table_id: str) -> Mapping[int, Rewrite]:
@@ -70,14 +70,12 @@ class KnownLog:
         files = log.log_files(stored=StoredDigests.of(self.log_digests.get(log.table_id, ())))
         with log_errors(log.uri, "comparing its commits with those that runs have read"):
             files.check_history()
-        newest = self.newest
-        if newest is None or newest.table_id != log.table_id:
-            return files
-        if commit_digest(files, newest.version) not in {"", newest.digest}:
-            raise LogError(
-                f"commit {newest.version} of event log {log.uri} is not the one that an earlier look at the log has "
-                f"read. {OTHER_HISTORY}"
-            )
+        for seen in self.commits:
+            if seen.table_id == log.table_id and commit_digest(files, seen.version) not in {"", seen.digest}:
+                raise LogError(
+                    f"commit {seen.version} of event log {log.uri} is not the one that an earlier look at the log has "
+                    f"read. {OTHER_HISTORY}"
+                )
         return files
 
 

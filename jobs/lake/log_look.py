@@ -97,13 +97,13 @@ def log_slices(place: LogPlace, *, by: SliceGrammar, back: LookBack, known: Know
         version=pinned.version,
         names={name: pinned.table.physical[name] for name in by.columns},
         coordinates={slice_id: pinned.coordinates(slice_id) for slice_id in ids},
-        removed=_removed(pinned.whole, back),
+        removed=_removed(pinned.whole, back, known),
     )
 
 
-def _removed(pinned: PinnedLog, back: LookBack) -> dict[str, str]:
+def _removed(pinned: PinnedLog, back: LookBack, known: KnownLog) -> dict[str, str]:
     """Return slice -> the commit that removed or changed records of it, or the file that marks some as deleted."""
-    accepted = pinned.known().accepted_of(pinned.table_id).values()
+    accepted = known.accepted_of(pinned.table_id).values()
     why = {
         file.slice_id: f"a deletion vector of {file.path}"
         for file in pinned.files

@@ -34,5 +34,5 @@ def known_log(view: LedgerView, slices: Sequence[Slice]) -> KnownLog:
         seen=seen,
         log_digests=log_digests,
         accepted=by_table(view.accepted),
-        newest=None if look is None else SeenCommit(look.table_id, look.version, look.commit),
+        commits=frozenset(() if look is None else (SeenCommit(look.table_id, look.version, look.commit),)),
     )

@@ -159,30 +159,37 @@ def _warm_up_pairs(
 ) -> Iterator[tuple[StagedRun, StagedRun]]:
     """Yield the runs of a repair's warm-up, newest first, and the runs from whose states the chain's run follows.
 
-    Of runs with equal states, that of the published chain counts.
+    Of runs with equal states, that of the published chain counts, and that of a warm-up with the same records.
     """
     if request.warm_up is None:
         return
     by_state = RunsByState.of(view)
+    by_input = {(run.result.slice, run.result.state_after, _read(run)): run for run in view.runs.values()}
     while repaired.result.slice.start_ms > request.warm_up.first.start_ms:
         before, own_before = by_state.before(repaired), by_state.before(own)
         if before is None or own_before is None:
             return
-        repaired, own = before, own_before
+        own = own_before
         published = view.published_chain_run(own.result.slice.slice_id)
         if published is not None and published.result.state_after == own.result.state_after:
             own = published
+        repaired = by_input.get((own.result.slice, before.result.state_after, _read(own)), before)
         yield repaired, own
 
 
 def _check_input(repaired: StagedRun, own: StagedRun, *, request: Request) -> None:
     """Refuse a repair that read other records, or met another watermark, than the run of the chain."""
-    then, now = own.result, repaired.result
-    if (then.input_fingerprint, then.watermark_ms) != (now.input_fingerprint, now.watermark_ms):
+    if _read(own) != _read(repaired):
         raise RequestError(
-            f"slice {now.slice.slice_id} has other records in the log than its published run read, or slices before it "
-            f"have, so request {request.request_id} cannot repair it. Replay the changed slices first, and repair again"
+            f"slice {repaired.result.slice.slice_id} has other records in the log than its published run read, or "
+            f"slices before it have, so request {request.request_id} cannot repair it. Replay the changed slices "
+            "first, and repair again"
         )
+
+
+def _read(run: StagedRun) -> tuple[str, int | None]:
+    """Return what the result of a run tells of the records that it has read."""
+    return run.result.input_fingerprint, run.result.watermark_ms
 
 
 def _digests(run: StagedRun) -> Mapping[str, str]:

@@ -259,7 +259,7 @@ def is_older(view: LedgerView, slice_id: str, run_id: str) -> bool:
     is_newer = max(versions, default=now.log.version) < now.log.version
     if now.log.is_listed or not versions:
         is_newer = max((seen.seq for seen in equal if seen.seq > run.seq), default=_begun(view, run)) < published.seq
-    return is_newer and match_input(run.sightings, now.log) in {Match.CHANGED, Match.DIFFERENT}
+    return is_newer and match_input(run.sightings, now.log) is not Match.SAME
 
 
 def _begun(view: LedgerView, run: StagedRun) -> int:

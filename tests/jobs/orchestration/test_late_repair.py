@@ -36,6 +36,7 @@ from jobs.planning.lease_keeping import release
 from jobs.planning.plan import Plan
 from jobs.planning.request_context import (
     Asked,
+    IfOpen,
     Opened,
     RequestContext,
     context_of,
@@ -59,7 +60,7 @@ from jobs.review.pages.decision_forms import decision_forms
 from jobs.review.pages.request_page import plan_of
 from jobs.review.pages.state import held_slices
 from jobs.review.suites.history import OTHER_SPEC, whole_history
-from jobs.runs import RunResult, Verdict
+from jobs.runs import RunResult, Verdict, WarmUp
 from jobs.wall_clock import now_ms
 from tests.jobs.replay.test_without_spark import DAY_MS, DAYS, FIRST, linked_lake, make_log
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
@@ -661,24 +662,30 @@ class TestProposals:
 
 
 SALES_EDITED: Final = PIPELINE.replace("size: 1d", "size: 2d")
+SALES_REPAIRED: Final = PIPELINE.replace("size: 1d}", "size: 1d}, allowed_lateness: 1h")
 
 
-def repaired_sales(lake: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[RequestContext, Asked]:
-    """A late repair of two published days, without Spark, that is proposed. Only the rows of the first day differ."""
+def published_sales(lake: Path) -> tuple[RequestContext, Asked]:
+    """Two published days without Spark, and the request that has published them."""
     for day in ("2024-01-01", "2024-01-02"):
         append_day(lake, day, {"a": 1})
     work = open_request_context(sales(), Lake(root=str(lake)), now_ms=lambda: day_ms("2024-02-01"))
     asked = Asked(from_ms=day_ms("2024-01-01"), to_ms=day_ms("2024-01-03"), who="ann", reason="")
     run_request(work, asked, FakeReplayer())
+    return work, asked
+
+
+def repaired_sales(lake: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[RequestContext, Asked]:
+    """A late repair of two published days, without Spark, that is proposed. Only the rows of the first day differ."""
+    work, asked = published_sales(lake)
     run_request(replace(work, pipeline=sales(SALES_EDITED)), asked, FakeReplayer(), publish=False)
 
     def repairs_of(_work: RequestContext, view: LedgerView, request: Request) -> dict[str, str]:
         return {request.runs["2024-01-01"]: view.published["2024-01-01"]}
 
     monkeypatch.setattr(late_repair, "repairs_of", repairs_of)
-    text = PIPELINE.replace("size: 1d}", "size: 1d}, allowed_lateness: 1h")
     repair_asked = replace(asked, kind=RequestKind.REPAIR, request_id="repair")
-    repaired = replace(work, pipeline=sales(text))
+    repaired = replace(work, pipeline=sales(SALES_REPAIRED))
     work.ledger.write(lambda _view: [requested_event(repaired, repair_asked, request_id="repair")])
     return repaired, repair_asked
 
@@ -699,3 +706,20 @@ def test_a_late_repair_settles_no_request_of_the_chain(tmp_path: Path, monkeypat
     [adoption, _] = work.ledger.view().open_requests()
     assert run_request(work, asked, FakeReplayer()).is_published
     assert work.ledger.view().open_requests() == (adoption,)
+
+
+def test_a_repair_is_not_refused_because_other_records_have_left_the_same_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Defect: the newest run with the state counted as its warm-up, also if a run of the chain's records had left it.
+
+    The repair was refused for ever after the log was restored.
+    """
+    monkeypatch.setattr(late_repair, "_check_states", lambda *_positional, **_named: None)
+    work, asked = published_sales(tmp_path)
+    warm_up = WarmUp(first=work.ledger.view().slices["2024-01-01"])
+    repaired = replace(work, pipeline=sales(SALES_REPAIRED))
+    second = replace(asked, from_ms=day_ms("2024-01-02"), kind=RequestKind.REPAIR, warm_up=warm_up)
+    run_request(repaired, second, FakeReplayer(), publish=False)
+    append_day(tmp_path, "2024-01-01", {"b": 5, "c": -5})
+    assert run_request(repaired, replace(second, if_open=IfOpen.REPLACE), FakeReplayer()).is_published

@@ -16,6 +16,7 @@ from jobs.publishing.decisions import rollback
 from jobs.publishing.publishing import publish, publish_request
 from jobs.replay.orders import ReplayOrder
 from jobs.runs import RunResult, Verdict
+from tests.support.delta_logs import clean_commits
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
 from tests.support.waiving import waive_newest
 from windowlib.errors import AuditError, InvariantBroken, LogError, RequestError
@@ -292,6 +293,23 @@ def test_two_requests_for_the_same_slices_publish_one_result(lake: Path) -> None
     assert outer.to_json() == inner[0].to_json()
     attempts = {view.run(run_id).result.attempt_id for run_id in view.published.values()}
     assert attempts == {inner[0].runs[0].result.attempt_id}
+
+
+def test_older_records_do_not_come_back_if_the_commits_since_are_gone(lake: Path) -> None:
+    """Defect: it was not known what the commits had done, so the runs with fewer records were published."""
+    work, both = work_on(lake), asked("2024-01-01", "2024-01-03")
+    run_request(work, both, FakeReplayer())
+    append_day(lake, "2024-01-01", {"c": 0})
+    append_day(lake, "2024-01-02", {"c": 2})
+    older = run_request(work, both, FakeReplayer(), publish=False).request_id
+    append_day(lake, "2024-01-02", {"d": 3})
+    clean_commits(lake / "event_logs" / "sales")
+    second = replace(asked("2024-01-02", "2024-01-03"), kind=RequestKind.RESTATEMENT)
+    newer = run_request(work, second, FakeReplayer(), publish=False).request_id
+    assert publish_request(work, newer, who="ann").is_published
+    assert "readers see newer records of 2024-01-02" in publish_request(work, older, who="ann").why
+    outcome = run_request(work, both, FakeReplayer())
+    assert (outcome.request_id, [run.result.counts.read for run in outcome.runs]) == (older, [3, 4])
 
 
 def test_two_attempts_with_different_rows_make_the_run_an_error(lake: Path) -> None:
