@@ -136,7 +136,8 @@ class CommitSlicing(Slicing):
         else:
             why = (
                 f"commit {origin.version} ({origin.operation}) wrote file {file.path} from records that other commits "
-                "had appended. Replay slices before you compact them, or restore a version of the table before"
+                "had appended. Replay slices before you compact them. Restore a version of the table before, or set "
+                "`log.slice.first` to a slice after that commit"
             )
         return LogError(
             f"event log {self.log.uri} is cut into slices by its commits (`by: commits`), and the slices of some "
