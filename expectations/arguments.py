@@ -30,7 +30,7 @@ _INEXACT = (
 _MAX_CONDITIONS = 100
 """Great Expectations refuses a row condition with more comparisons."""
 _MAX_GROUPS = 100
-"""Python compiles, and Hindcast translates, a group by recursion."""
+"""Python compiles a group by recursion."""
 _MAX_REGEX = 10_000
 """The time of `_POSIX` and `_CLASS` grows with the square of the length."""
 
