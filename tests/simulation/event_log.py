@@ -18,11 +18,13 @@ from jobs.lake.log_files import Entry
 from jobs.lake.pinned_files import PinnedFile
 from jobs.pipeline.look_back import LookBack
 from jobs.runs import LogCoordinates, Slice
+from windowlib.records.column_types import field_node
 
 URI: Final = "log"
 COLUMN: Final = "day"
 """The slice column."""
 NODES: Final = {"id": "string", "key": "string", "at_ms": "long", "amount": "long", COLUMN: "date"}
+_SCHEMA: Final = json.dumps({"fields": [field_node(name, node) for name, node in NODES.items()]})
 REWRITES: Final = frozenset({"UPDATE", "DELETE"})
 RESTORE: Final = "RESTORE"
 MOST_REPEATED: Final = 4
@@ -287,7 +289,7 @@ class EventLog:
     ) -> None:
         number, before = len(self.commits), self.files.get(slice_, ())
         entries: list[Entry] = [{"commitInfo": {"operation": operation, "timestamp": at_ms, "number": number}}]
-        entries += [] if self.versions else [{"metaData": {"id": self.own_id}}]
+        entries += [] if self.versions else [{"metaData": {"id": self.own_id, "schemaString": _SCHEMA}}]
         entries += [_action("remove", file, changes_data=changes_data) for file in before if file not in files]
         entries += [_action("add", file, changes_data=changes_data) for file in files if file not in before]
         self.files[slice_] = files
