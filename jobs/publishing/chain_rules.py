@@ -260,7 +260,7 @@ def is_older(view: LedgerView, slice_id: str, run_id: str) -> bool:
     and of the newest sighting of the published run.
     """
     published, run = view.published_chain_run(slice_id), view.run(run_id)
-    if published is None or published.result.run_id == run_id:
+    if published is None or run_id in {published.result.run_id, view.published[slice_id]}:
         return False
     then, now = run.result, published.result
     if then.spec_fingerprint == now.spec_fingerprint and then.input_fingerprint == now.input_fingerprint:
