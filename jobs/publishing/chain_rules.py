@@ -230,36 +230,50 @@ def outdated(work: RequestContext, view: LedgerView, request: Request) -> Obstac
     if request.is_candidate or request.is_repair:
         return None
     since = takewhile(lambda past: past.seq > request.opened_seq, reversed(view.publications))
-    replaced = {name for past in since for name in past.changes if name in request.runs}
-    older = tuple(name for name, run_id in request.runs.items() if name in replaced and is_older(view, name, run_id))
+    replaced = {name for past in since for name in past.changes}
+    older = tuple(
+        name
+        for name, run_id in request.runs.items()
+        if (name in replaced or _seen_since(view, name, request.opened_seq)) and is_older(view, name, run_id)
+    )
     if not older:
         return None
     why = (
         f"readers see newer records of {listed(older)} than request {request.request_id} has read, because another "
-        "request was published since. "
+        "request was published since, or the published run was compared with a newer log. "
         + run_again(work, view, request, then="it replays what has changed. Or cancel it")
     )
     return Obstacle(why, older)
 
 
-def is_older(view: LedgerView, slice_id: str, run_id: str) -> bool:
-    """Return whether the published run of a slice has read other and newer records than a run.
+def _seen_since(view: LedgerView, slice_id: str, seq: int) -> bool:
+    """Return whether the published run of a slice was found equal to the log after a version of the ledger."""
+    published = view.published_chain_run(slice_id)
+    return published is not None and any(seen.is_equal and seen.seq > seq for seen in published.sightings)
 
-    Versions of two tables have no order, and those of a listed log have none. The order in the ledger counts then: that
-    of the begin of the attempt, or of a later sighting, and of the end of the published run.
+
+def is_older(view: LedgerView, slice_id: str, run_id: str) -> bool:
+    """Return whether the published run of a slice has other and newer records than a run has read.
+
+    The versions of the log at which each of them was seen tell that. Those of two tables have no order, and those of a
+    listed log have none. The order in the ledger counts then: that of the begin of the attempt, or of a later sighting,
+    and of the newest sighting of the published run.
     """
     published, run = view.published_chain_run(slice_id), view.run(run_id)
-    if published is None or published.result.run_id == run_id:
+    if published is None or run_id in {published.result.run_id, view.published[slice_id]}:
         return False
     then, now = run.result, published.result
     if then.spec_fingerprint == now.spec_fingerprint and then.input_fingerprint == now.input_fingerprint:
         return False
-    equal = [seen for seen in run.sightings if seen.is_equal]
-    versions = [seen.log.version for seen in equal if seen.log.table_id == now.log.table_id]
-    is_newer = max(versions, default=now.log.version) < now.log.version
-    if now.log.is_listed or not versions:
-        is_newer = max((seen.seq for seen in equal if seen.seq > run.seq), default=_begun(view, run)) < published.seq
-    return is_newer and match_input(run.sightings, now.log) is not Match.SAME
+    shown, equal = ([seen for seen in own.sightings if seen.is_equal] for own in (published, run))
+    table_id = shown[-1].log.table_id
+    newest = max((seen for seen in shown if seen.log.table_id == table_id), key=lambda seen: seen.log.version)
+    versions = [seen.log.version for seen in equal if seen.log.table_id == table_id]
+    is_newer = max(versions, default=newest.log.version) < newest.log.version
+    if newest.log.is_listed or not versions:
+        newest = shown[-1]
+        is_newer = max((seen.seq for seen in equal if seen.seq > run.seq), default=_begun(view, run)) < newest.seq
+    return is_newer and match_input(run.sightings, newest.log) is not Match.SAME
 
 
 def _begun(view: LedgerView, run: StagedRun) -> int:

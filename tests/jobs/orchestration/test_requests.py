@@ -12,6 +12,7 @@ from jobs.ledger.view import RequestKind
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.requests import Staging, run_request
 from jobs.planning.request_context import Asked, IfOpen, RequestContext, open_request_context
+from jobs.publishing.accepting import accept_rewrites, chosen_rewrites, rewrites_of
 from jobs.publishing.decisions import rollback
 from jobs.publishing.publishing import publish, publish_request
 from jobs.replay.orders import ReplayOrder
@@ -310,6 +311,25 @@ def test_older_records_do_not_come_back_if_the_commits_since_are_gone(lake: Path
     assert "readers see newer records of 2024-01-02" in publish_request(work, older, who="ann").why
     outcome = run_request(work, both, FakeReplayer())
     assert (outcome.request_id, [run.result.counts.read for run in outcome.runs]) == (older, [3, 4])
+
+
+def test_erased_records_do_not_come_back_by_a_request_that_has_read_them(lake: Path) -> None:
+    """Defect: the published run was older than the request, and the newer log in which it was seen did not count."""
+    work = work_on(lake)
+    append_day(lake, "2024-01-02", {"d": 1})
+    run(work, "2024-01-01", "2024-01-03")
+    append_day(lake, "2024-01-02", {"c": 2})
+    staged = run_request(work, asked("2024-01-01", "2024-01-03"), FakeReplayer(), publish=False).request_id
+    DeltaTable(lake / "event_logs" / "sales").delete("key = 'c'")
+    DeltaTable(lake / "event_logs" / "sales").optimize.compact()
+    view = work.ledger.view()
+    rewrites = rewrites_of(work, view)
+    chosen = chosen_rewrites(work, view, rewrites, versions=())
+    accept_rewrites(work, rewrites, chosen, reason="test", who="me")
+    before = seen(work)
+    run_request(work_on(lake), scheduled("2024-01-02", "2024-01-03"), FakeReplayer())
+    assert "readers see newer records of 2024-01-02" in publish_request(work, staged, who="ann").why
+    assert seen(work) == before
 
 
 def test_two_attempts_with_different_rows_make_the_run_an_error(lake: Path) -> None:
