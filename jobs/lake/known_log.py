@@ -72,6 +72,7 @@ class KnownLog:
             files.check_history()
         for seen in self.commits:
             if seen.table_id == log.table_id and commit_digest(files, seen.version) not in {"", seen.digest}:
+                files.entries(seen.version)  # refuses a commit that is empty or damaged
                 raise LogError(
                     f"commit {seen.version} of event log {log.uri} is not the one that an earlier look at the log has "
                     f"read. {OTHER_HISTORY}"
