@@ -344,7 +344,7 @@ DEFECTS = {
         always(assessing, "_declined", value={}), "a_proposal_is_new_and_alone", first=31
     ),
     "a run is seen in any log": Defect(
-        always(requests, "match_input", value=Match.SAME), "a_run_is_seen_in_a_log_with_its_records", first=873
+        always(requests, "match_input", value=Match.SAME), "a_run_is_seen_in_a_log_with_its_records", first=1326
     ),
     "a proposal that was left stays": Defect(
         always(restating, "is_free", value=False), "a_proposal_is_new_and_alone", first=4184
