@@ -224,9 +224,9 @@ def _touched(
     """
     uri, by = tip.files.uri, work.pipeline.log.slice
     touched = touched_since(tip, base.version, Cut(uri=uri, by=by, slices=()), names=base.names)
-    accepted = [entry.rewrite for entry in view.accepted if entry.seq > base.seq]
     if touched is None:
         return None
+    accepted = [entry.rewrite for entry in view.accepted if entry.seq > base.seq]
     if not touched and not accepted:
         return {}
     slices = [view.slices[slice_id] for slice_id in published]

@@ -264,13 +264,18 @@ def test_a_delete_of_old_files_whose_commits_are_not_read_again_refuses_no_other
         pin_log(DeltaPlace(uri=str(log)), by=HOURLY, slices=slices[1:], known=known, few_commits=100)
 
 
-def test_an_append_that_a_restore_took_back_is_refused_in_its_slice(tmp_path: Path) -> None:
-    """The restored version has the files of before the DELETE, and not the records that were appended since."""
-    log, slices = tmp_path / "log", _slices(HOURLY, FIRST, 3)
+def _restored_behind_an_append(log: Path) -> Path:
+    """Write a log in which a RESTORE undoes a DELETE, and takes back what was appended to the next hour since."""
     _append(log, "timestamp", [FIRST])
     DeltaTable(str(log)).delete("id = 0")
     _append(log, "timestamp", [FIRST + timedelta(hours=1)])
     DeltaTable(str(log)).restore(0)
+    return log
+
+
+def test_an_append_that_a_restore_took_back_is_refused_in_its_slice(tmp_path: Path) -> None:
+    """The restored version has the files of before the DELETE, and not the records that were appended since."""
+    log, slices = _restored_behind_an_append(tmp_path / "log"), _slices(HOURLY, FIRST, 3)
     with pytest.raises(LogError, match=r"commit 3 \(RESTORE\) removed or changed records of slice 2026-10-24T01"):
         _pin(log, HOURLY, slices[1:])
     assert _pin(log, HOURLY, slices[:1]).records == 1
@@ -328,11 +333,7 @@ def test_a_column_that_cannot_cut_the_log_is_refused(tmp_path: Path, by: dict[st
 
 def test_a_restore_over_a_checkpoint_that_loses_records_of_another_slice_leaves_the_log_unsound(tmp_path: Path) -> None:
     """Defect: with a checkpoint of a row-tracked log, the files of all other slices together counted as whole again."""
-    log, slices = tmp_path / "log", _slices(HOURLY, FIRST, 3)
-    _append(log, "timestamp", [FIRST])
-    DeltaTable(str(log)).delete("id = 0")
-    _append(log, "timestamp", [FIRST + timedelta(hours=1)])
-    DeltaTable(str(log)).restore(0)
+    log, slices = _restored_behind_an_append(tmp_path / "log"), _slices(HOURLY, FIRST, 3)
     merge_commits(log, 1)  # as a MERGE, it removes records of one slice and adds those of another one
     track_rows(log)
     DeltaTable(str(log), version=0).create_checkpoint()

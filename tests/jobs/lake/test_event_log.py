@@ -64,13 +64,19 @@ def test_files_are_found_slice_by_slice_with_their_commits(log: Path) -> None:
     assert pinned.columns == {"id": "string", "at_ms": "bigint", "day": "date"}
 
 
-def test_a_restored_table_has_not_the_commits_that_it_has_lost(log: Path, tmp_path: Path) -> None:
-    """Defect: the coordinates of a slice had commits that were newer than their version, and it changed for ever."""
-    backup = shutil.copytree(log, tmp_path / "backup")
+def _restored(log: Path, backup: Path) -> KnownLog:
+    """Append to a log and read it, and restore it from a backup of before; return what was read."""
+    shutil.copytree(log, backup)
     _append(log, [date(2013, 2, 1)])
     known = pin(log).known()
     shutil.rmtree(log)
     shutil.copytree(backup, log)
+    return known
+
+
+def test_a_restored_table_has_not_the_commits_that_it_has_lost(log: Path, tmp_path: Path) -> None:
+    """Defect: the coordinates of a slice had commits that were newer than their version, and it changed for ever."""
+    known = _restored(log, tmp_path / "backup")
     assert pin(log, known=replace(known, opened=None)).coordinates("2013-02-01").commits == (0,)
 
 
@@ -289,11 +295,7 @@ def test_for_a_slice_with_other_files_the_commits_since_its_sighting_are_read(lo
 
 def test_other_commits_than_those_that_the_plan_has_read_are_refused(log: Path, tmp_path: Path) -> None:
     """Defect: a table that was restored from a backup between plan and replay had a DELETE that nobody looked at."""
-    backup = shutil.copytree(log, tmp_path / "backup")
-    _append(log, [date(2013, 2, 1)])
-    known = pin(log).known()
-    shutil.rmtree(log)
-    shutil.copytree(backup, log)
+    known = _restored(log, tmp_path / "backup")
     DeltaTable(str(log)).delete("id = '2013-02-01/1'")
     _append(log, [date(2013, 2, 3)])
     with pytest.raises(LogError, match=r"commit 3 of event log .* is not the one that an earlier look"):
