@@ -61,11 +61,12 @@ def _sliding(workload: Workload) -> str:
 
 
 def _session(workload: Workload) -> str:
+    """A new session is numbered by `range`: records of one instant have no order, and only one of them is marked."""
     return (
         "with marked as (select key, at_ms, value, "
         f"coalesce(at_ms - lag(at_ms) over (partition by key order by at_ms) > {workload.gap_ms}, true)::int as is_new "
         "from events), numbered as (select *, sum(is_new) over "
-        "(partition by key order by at_ms rows unbounded preceding) as session from marked) "
+        "(partition by key order by at_ms range unbounded preceding) as session from marked) "
         f"select key, min(at_ms) as start_ms, max(at_ms) + {workload.gap_ms} as end_ms, {PLAIN} "
         "from numbered group by key, session"
     )
