@@ -12,7 +12,7 @@ from jobs.lake.commit_history import FEW_COMMITS, CommitHistory, newest_data_ms
 from jobs.lake.covered_files import CoveredFile
 from jobs.lake.damage import log_errors
 from jobs.lake.known_log import KnownLog, SeenCommit, covered_files, refuse_replaced
-from jobs.lake.log_coordinates import SliceFiles, followed_columns, known_history, known_since, slice_commits
+from jobs.lake.log_coordinates import SliceFiles, followed_columns, known_history, known_since, own_since, slice_commits
 from jobs.lake.log_cut import Cut
 from jobs.lake.log_files import LogFiles, place_of
 from jobs.lake.log_version import NO_COMMITS, LogPlace, LogVersion, commit_digest
@@ -218,7 +218,7 @@ def pin_log(
         raise next(iter(sliced.unknown.values()))
     files = sliced.files
     by_slice = SliceFiles.grouped(files, back)
-    history = known_history(log, slicing, log_files, digests=by_slice.own_digests(), known=known, few=few_commits)
+    history = known_history(log, slicing, log_files, by_slice=by_slice, known=known, few=few_commits)
     commits = slice_commits(history, slicing, back=back, known=known, log=log, may_be_broken=may_be_changed)
     nothing = _without_files(log, history, log_files, since=known_since(log, history, log_files, known=known))
     if not may_be_changed:
@@ -238,7 +238,12 @@ def pin_log(
         data_ms=sliced.data_ms,
         unknown=frozenset(sliced.unknown),
         history=history,
-        _coordinates=by_slice.coordinates(nothing, commits, columns=followed_columns(history, known, log=log)),
+        _coordinates=by_slice.coordinates(
+            nothing,
+            commits,
+            columns=followed_columns(history, known, log=log),
+            since=own_since(log, history, by_slice, known=known),
+        ),
         _known=known,
         slicing=slicing,
         table=log,

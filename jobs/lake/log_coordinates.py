@@ -54,12 +54,17 @@ class SliceFiles:
         return {slice_.slice_id: self.digests[slice_.slice_id] for slice_ in self.back.slices}
 
     def coordinates(
-        self, shared: LogCoordinates, commits: Mapping[str, set[int]], *, columns: Mapping[str, str]
+        self,
+        shared: LogCoordinates,
+        commits: Mapping[str, set[int]],
+        *,
+        columns: Mapping[str, str],
+        since: Mapping[str, int],
     ) -> dict[str, LogCoordinates]:
         """Return the coordinates of each slice. The first slice has the digests of the files of `_delta_log`.
 
         `shared` are those of a slice without files, `commits` those that added records to each slice, and `columns`
-        those of slices that a reading has seen.
+        those of slices that a reading has seen. `since` is what `own_since` returns.
         """
         records = {slice_id: sum(file.records or 0 for file in own) for slice_id, own in self.of.items()}
         first = self.back.slices[0].slice_id if self.back.slices else None
@@ -75,6 +80,7 @@ class SliceFiles:
                 earlier_records=totals[before.stop] - totals[before.start],
                 uncounted=uncounted[slice_id] + without[before.stop] - without[before.start],
                 bytes=sum(file.bytes for file in own),
+                since=since.get(slice_id, shared.since),
                 digest=self.digests[slice_id],
                 columns=columns.get(slice_id, shared.columns),
                 log_digests=shared.log_digests if slice_id == first else "",
@@ -99,14 +105,10 @@ def _digest(lines: Iterable[str]) -> str:
 
 
 def known_history(
-    log: LogVersion, slicing: Slicing, files: LogFiles, *, digests: Mapping[str, str], known: KnownLog, few: int
+    log: LogVersion, slicing: Slicing, files: LogFiles, *, by_slice: SliceFiles, known: KnownLog, few: int
 ) -> CommitHistory:
-    """Return what the commits did that earlier readers have not covered.
-
-    `digests` maps a slice to the digest of its files.
-    Raises LogError: as for `read_history`.
-    """
-    accepted, start = known.accepted_of(log.table_id), _first_commit(log, digests, known)
+    """Return what the commits did that earlier readers have not covered; raises as `read_history` does."""
+    accepted, start = known.accepted_of(log.table_id), _first_commit(log, by_slice, known)
     history = read_history(log, slicing.groups, start=start, files=files, few=few, accepted=accepted)
     if history.is_broken and any(version < start for version in accepted):
         # A RESTORE may have brought back what an accepted commit had removed: only the commits from before tell it.
@@ -121,24 +123,53 @@ def known_since(log: LogVersion, history: CommitHistory, files: LogFiles, *, kno
     since, sound = history.since, known.sound.get(log.table_id, -1)
     while since - 1 in files.commits and since - 1 <= sound:
         since -= 1
-    for first, last in sorted(known.read.get(log.table_id, ()), key=lambda read: read[1], reverse=True):
+    return _without_gap(since, known.read.get(log.table_id, ()))
+
+
+def own_since(log: LogVersion, history: CommitHistory, files: SliceFiles, *, known: KnownLog) -> dict[str, int]:
+    """Return slice -> the first of the commits that are known without a gap to those who have seen the slice itself.
+
+    What others have read tells that no record was removed, and not which commits have added records to the slice. If
+    records are counted, their numbers tell that, and the result is empty.
+    """
+    if not log.has_commits or _are_counted(files, known):
+        return {}
+    return {
+        name: _without_gap(history.since, [(place.since, place.version) for place in places])
+        for name, places in _seen_before(known, log).items()
+        if places
+    }
+
+
+def _without_gap(since: int, reads: Iterable[tuple[int, int]]) -> int:
+    """Return the first of the commits that are known without a gap: from `since` on, and in ranges that were read."""
+    for first, last in sorted(reads, key=lambda read: read[1], reverse=True):
         since = first if first < since <= last + 1 else since
     return since
 
 
-def _first_commit(log: LogVersion, digests: Mapping[str, str], known: KnownLog) -> int:
+def _are_counted(files: SliceFiles, known: KnownLog) -> bool:
+    """Return whether numbers of records tell which slices, or slices before them, have got records since a reading."""
+    if any(file.records is None for own in files.of.values() for file in own):
+        return False
+    return not any(place.has_unknown_records for places in known.seen.values() for place in places)
+
+
+def _first_commit(log: LogVersion, files: SliceFiles, known: KnownLog) -> int:
     """Return the first commit to read.
 
     Commits up to the known sound version are needed only for slices whose files differ from those that a run has read.
+    If records are not counted, the oldest reading of a slice decides: a newer one may have been without the slices
+    before, because `log.distinct` was edited.
     """
     sound = known.sound.get(log.table_id, -1)
     if sound > log.version:
         return 0
-    start = sound + 1
-    for slice_id, digest in digests.items():
+    start, deciding = sound + 1, max if _are_counted(files, known) else min
+    for slice_id, digest in files.own_digests().items():
         seen = [place for place in known.seen.get(slice_id, ()) if place.table_id == log.table_id]
         if seen and all(place.digest != digest for place in seen):
-            start = min(start, 1 + max(place.sound for place in seen))
+            start = min(start, 1 + deciding(place.sound for place in seen))
     return start
 
 

@@ -226,7 +226,8 @@ def _touched(
     touched = touched_since(tip, base.version, Cut(uri=uri, by=by, slices=()), names=base.names)
     if touched is None:
         return None
-    accepted = [entry.rewrite for entry in view.accepted if entry.seq > base.seq]
+    new = (entry.rewrite for entry in view.accepted if entry.seq > base.seq)
+    accepted = sorted(new, key=lambda rewrite: rewrite.version)
     if not touched and not accepted:
         return {}
     slices = [view.slices[slice_id] for slice_id in published]

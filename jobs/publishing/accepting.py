@@ -107,9 +107,9 @@ def accept_rewrites(
         return acceptance_events(view, table_id=rewrites.table_id, chosen=chosen, reason=checked, who=who)
 
     after = work.ledger.write(decide)
-    versions = {rewrite.version for rewrite in chosen}
-    table_id = rewrites.table_id
-    own = [entry for entry in after.accepted if entry.table_id == table_id and entry.rewrite.version in versions]
+    commits = {(rewrites.table_id, rewrite.version, rewrite.actions) for rewrite in chosen}
+    told = ((entry, entry.rewrite) for entry in after.accepted)
+    own = [entry for entry, rewrite in told if (entry.table_id, rewrite.version, rewrite.actions) in commits]
     return Acceptance(
         accepted=tuple(entry for entry in own if entry.seq > before.version),
         earlier=tuple(entry for entry in own if entry.seq <= before.version),
@@ -120,8 +120,8 @@ def acceptance_events(
     view: LedgerView, *, table_id: str, chosen: Sequence[Rewrite], reason: str, who: str
 ) -> Sequence[LedgerEvent]:
     """Return the event that accepts commits of a table; none if all of them were accepted before."""
-    earlier = by_table(view.accepted).get(table_id, {})
-    new = [rewrite for rewrite in chosen if rewrite.version not in earlier]
+    earlier = {version: commit.actions for version, commit in by_table(view.accepted).get(table_id, {}).items()}
+    new = [rewrite for rewrite in chosen if earlier.get(rewrite.version) != rewrite.actions]
     return [accepted_event(table_id, new, who=who, reason=reason)] if new else []
 
 

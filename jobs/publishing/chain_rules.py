@@ -239,21 +239,24 @@ def outdated(work: RequestContext, view: LedgerView, request: Request) -> Obstac
     if not older:
         return None
     why = (
-        f"readers see newer records of {listed(older)} than request {request.request_id} has read, because another "
-        "request was published since, or the published run was compared with a newer log. "
+        f"readers see newer records of {listed(older)} than request {request.request_id} has read, or some that it "
+        "has read were removed: since then, another request was published, the published run was compared with a newer "
+        "log, or a commit of the log was accepted. "
         + run_again(work, view, request, then="it replays what has changed. Or cancel it")
     )
     return Obstacle(why, older)
 
 
 def _seen_since(view: LedgerView, slice_id: str, seq: int) -> bool:
-    """Return whether the published run of a slice was found equal to the log after a version of the ledger."""
+    """Return whether the published run was found equal to the log, or a commit accepted, after a ledger version."""
     published = view.published_chain_run(slice_id)
-    return published is not None and any(seen.is_equal and seen.seq > seq for seen in published.sightings)
+    seen = () if published is None else (sighting.seq for sighting in published.sightings if sighting.is_equal)
+    accepted = (entry.seq for entry in view.accepted if slice_id in entry.rewrite.slices)
+    return any(number > seq for number in (*seen, *accepted))
 
 
 def is_older(view: LedgerView, slice_id: str, run_id: str) -> bool:
-    """Return whether the published run of a slice has other and newer records than a run has read.
+    """Return whether the published run of a slice has newer records, or accepted commits have removed some since a run.
 
     The versions of the log at which each of them was seen tell that. Those of two tables have no order, and those of a
     listed log have none. The order in the ledger counts then: that of the begin of the attempt, or of a later sighting,
@@ -266,13 +269,15 @@ def is_older(view: LedgerView, slice_id: str, run_id: str) -> bool:
     if then.spec_fingerprint == now.spec_fingerprint and then.input_fingerprint == now.input_fingerprint:
         return False
     shown, equal = ([seen for seen in own.sightings if seen.is_equal] for own in (published, run))
+    since = max((seen.seq for seen in equal if seen.seq > run.seq), default=_begun(view, run))
+    if any(entry.seq > since for entry in view.rewrites_since(run)):
+        return True
     table_id = shown[-1].log.table_id
     newest = max((seen for seen in shown if seen.log.table_id == table_id), key=lambda seen: seen.log.version)
     versions = [seen.log.version for seen in equal if seen.log.table_id == table_id]
     is_newer = max(versions, default=newest.log.version) < newest.log.version
     if newest.log.is_listed or not versions:
-        newest = shown[-1]
-        is_newer = max((seen.seq for seen in equal if seen.seq > run.seq), default=_begun(view, run)) < newest.seq
+        newest, is_newer = shown[-1], since < shown[-1].seq
     return is_newer and match_input(run.sightings, newest.log) is not Match.SAME
 
 

@@ -228,7 +228,8 @@ def a_publication_closes_only_settled_requests(commit: Commit) -> None:
 
 
 def an_erasure_is_accepted_once_and_before_it_is_replayed(commit: Commit) -> None:
-    log, commits = commit.world.log, [(entry.table_id, entry.rewrite.version) for entry in commit.view.accepted]
+    log, entries = commit.world.log, commit.view.accepted
+    commits = [(entry.table_id, entry.rewrite.version, entry.rewrite.actions) for entry in entries]
     assert len(commits) == len({*commits}), "a commit is accepted twice"
     accepted = {(entry.table_id, entry.rewrite.version) for entry in commit.before.accepted}
     for event in commit.of(EventKind.STAGED):

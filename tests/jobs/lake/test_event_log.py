@@ -22,10 +22,11 @@ from jobs.lake.delta_log import DeltaPlace
 from jobs.lake.event_log import PinnedLog, pin_log
 from jobs.lake.known_log import KnownLog
 from jobs.lake.log_files import Entry, LogFiles
+from jobs.lake.log_match import Match, match_input
 from jobs.pipeline.look_back import LookBack
 from jobs.pipeline.models.log import SliceGrammar
-from jobs.runs import Slice
-from tests.support.delta_logs import clean_commits, commits_of, cut_off, map_columns
+from jobs.runs import Sighting, Slice
+from tests.support.delta_logs import clean_commits, commits_of, cut_off, map_columns, without_statistics
 from tests.support.fuzzing import seeds
 from windowlib.errors import LogError
 
@@ -310,6 +311,20 @@ def test_a_slice_has_no_commit_of_slices_that_its_run_does_not_read(log: Path) -
         "2013-02-02": (0, 1, 3),
         "2013-02-03": (1, 2),
     }
+
+
+def test_without_statistics_a_reading_without_the_slices_before_hides_no_commit_of_them(log: Path) -> None:
+    """Defect: `log.distinct` was switched off and on again, and a record of the day before changed nothing."""
+    name, days = DAYS[1].slice_id, DAYS[1:2]
+    back = LookBack(slices=days, outside=DAYS[:1], reach={name: range(1)})
+    without_statistics(log)
+    first = pin(log, back)
+    _append(log, [date(2013, 2, 1)])
+    without_statistics(log)
+    without = pin(log, days)
+    seen = [pinned.coordinates(name) for pinned in (first, without)]
+    now = pin(log, back, known=replace(without.known(), seen={name: seen}, opened=None)).coordinates(name)
+    assert match_input([Sighting(log=seen[0], is_equal=True)], now) is Match.CHANGED
 
 
 def test_other_commits_than_those_that_the_plan_has_read_are_refused(log: Path, tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Plans and runs after the log was rewritten: OPTIMIZE, DELETE, RESTORE, log retention. No Spark."""
 
-import re
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -25,7 +24,7 @@ from jobs.planning.steps import Ask
 from jobs.publishing.publishing import publish_request
 from jobs.review.pages.state import open_request
 from jobs.runs import Sighting
-from tests.support.delta_logs import clean_commits, commits_of
+from tests.support.delta_logs import clean_commits, commits_of, without_statistics
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
 from windowlib.errors import LogError
 
@@ -85,13 +84,35 @@ def test_optimize_of_files_without_statistics_makes_no_slice_stale(tmp_path: Pat
         append_day(tmp_path, f"2024-01-0{day}", {"a": 1})
         append_day(tmp_path, f"2024-01-0{day}", {"b": 2})
     opened = open_request_context(sales(), Lake(root=str(tmp_path)), now_ms=lambda: NOW_MS)
-    for commit in commits_of(Path(opened.lake.event_log(opened.pipeline))):
-        commit.write_text(re.sub(r',?"stats":"(?:[^"\\]|\\.)*"', "", commit.read_text()))
+    without_statistics(Path(opened.lake.event_log(opened.pipeline)))
     run(opened)
     log_of(opened).optimize.compact()
     assert reasons(opened) == ["current"] * 3
     append_day(tmp_path, "2024-01-03", {"c": 3})
     assert reasons(opened) == ["current", "current", "input changed"]
+    publication = run_outcome(opened).publication
+    assert publication is not None
+    assert publication.is_published
+
+
+def test_without_statistics_a_commit_that_only_a_run_of_another_slice_has_read_is_not_known(tmp_path: Path) -> None:
+    """Defect: the slice to which the commit had appended counted as current when the commit was gone."""
+    for day in (1, 2, 3):
+        append_day(tmp_path, f"2024-01-0{day}", {"a": 1})
+    opened = open_request_context(sales(), Lake(root=str(tmp_path)), now_ms=lambda: NOW_MS)
+    log = Path(opened.lake.event_log(opened.pipeline))
+    without_statistics(log)
+    run(opened)
+    for day in (1, 3):
+        append_day(tmp_path, f"2024-01-0{day}", {"c": 3})
+    without_statistics(log)
+    third = Asked(from_ms=day_ms("2024-01-03"), to_ms=RANGE[1], who="me", reason="")
+    assert run_request(opened, third, FakeReplayer()).replayed == 1
+    assert reasons(opened)[0] == "input changed"
+    forget_commits(opened)
+    assert reasons(opened)[0] == "input unverified"
+    run(opened)
+    assert reasons(opened) == ["current"] * 3
 
 
 def test_log_retention_alone_makes_no_slice_stale(work: RequestContext) -> None:

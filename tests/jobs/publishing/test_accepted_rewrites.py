@@ -1,5 +1,6 @@
 """Accepting a DELETE or UPDATE of the log: what it changes, what it leaves as it was, and what is refused. No Spark."""
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -240,6 +241,26 @@ def test_an_acceptance_needs_a_reason(work: RequestContext) -> None:
     with pytest.raises(RequestError, match="needs a reason that is not empty"):
         accept_rewrites(work, seen, seen.rewrites, reason=" ", who=WHO)
     assert work.ledger.view().accepted == ()
+
+
+def test_a_commit_with_other_files_than_the_accepted_one_is_accepted_under_its_version(
+    work: RequestContext, tmp_path: Path
+) -> None:
+    """Defect: after a restored backup, the commit counted as accepted by its version, and its slice was refused."""
+    log = Path(work.lake.event_log(work.pipeline))
+    backup = shutil.copytree(log, tmp_path / "backup")
+    version = delete(work, "02/b")
+    accept(work)
+    shutil.rmtree(log)
+    shutil.copytree(backup, log)
+    assert delete(work, "03/a") == version
+    with pytest.raises(LogError, match=rf"commit {version} \(DELETE\) removed or changed records of slice 2024-01-03"):
+        reasons(work)
+    done = accept(work)
+    assert [[*entry.rewrite.slices] for entry in done.accepted] == [["2024-01-03"]]
+    assert done.earlier == ()
+    assert run(work) == ["2024-01-03"]
+    assert reasons(work) == ["current"] * 3
 
 
 @pytest.mark.parametrize("runs", [0, 1])
