@@ -23,7 +23,7 @@ from jobs.lake.log_files import NO_DIGESTS, LogFiles, checkpoint_entries, list_l
 from jobs.lake.log_version import DataFile, DeletedRows, LogTip, LogVersion, column_hashes, commit_digest, no_bounds
 from jobs.storage import file_system, is_remote
 from windowlib.errors import LogError
-from windowlib.libraries import pa
+from windowlib.libraries import pa, pc
 from windowlib.records.column_types import FIELD_ID, PHYSICAL_NAME, spell_type
 
 if TYPE_CHECKING:
@@ -147,7 +147,9 @@ class LogTable(LogVersion):
         if stored is None or not set(names.values()) <= set(actions.column_names):
             return no_bounds()
         bounds = [actions[name] for name in ("path", *names.values())]
-        return pa.Table.from_arrays(bounds, names=["path", *names]).drop_null()
+        told = pa.Table.from_arrays(bounds, names=["path", *names]).drop_null()
+        # INT96 statistics, as in Spark's checkpoints, have no year after 2262: that of 9999-12-31 is read as 1816.
+        return told.filter(pc.less_equal(told["low"], told["high"])) if _is_time(told["low"]) else told
 
     @override
     def former(self, version: int) -> LogVersion | None:

@@ -212,6 +212,28 @@ def test_times_of_all_years_are_in_their_slices_or_refused_with_the_file(tmp_pat
         assert _look(log, by.model_copy(update={key: "2026-10-24"})).records == 1
 
 
+@pytest.mark.parametrize(
+    "wrong", [{"maxValues": "1816-03-29T05:56:08.066Z"}, {"minValues": "2185-07-21T23:34:33.709Z"}]
+)
+def test_a_file_whose_bounds_are_the_wrong_way_round_is_read(tmp_path: Path, wrong: dict[str, str]) -> None:
+    """Defect: Spark stores INT96 in checkpoints, and deltalake reads its 9999-12-31 as 1816, and 1601 as 2185.
+
+    So a file seemed to end before the slices of its other records, and a range of these read none of them.
+    """
+    _append(tmp_path, "timestamp", [FIRST, FIRST + timedelta(hours=30)])
+    commit = tmp_path / "_delta_log" / f"{0:020}.json"
+    entries = [json.loads(line) for line in commit.read_text().splitlines()]
+    for add in (entry["add"] for entry in entries if "add" in entry):
+        statistics = json.loads(add["stats"])
+        for kind, bound in wrong.items():
+            statistics[kind]["at"] = bound
+        add["stats"] = json.dumps(statistics)
+    commit.write_text("\n".join(map(json.dumps, entries)))
+    by = SliceGrammar(by="at")
+    assert _rows(_pin(tmp_path, by, _slices(by, FIRST, 2)[1:]), by, "timestamp") == {"2026-10-25": 1}
+    assert _rows(_pin(tmp_path, by, _slices(by, FIRST, 1)), by, "timestamp") == {"2026-10-24": 1}
+
+
 def _look(log: Path, by: SliceGrammar) -> PinnedLog:
     return pin_log(DeltaPlace(uri=str(log)), by=by, slices=_slices(by, FIRST, 2), may_be_changed=True)
 
