@@ -6,9 +6,9 @@ import sys
 from datetime import UTC, datetime, timedelta
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_FOUR_DIGITS_BELOW = 10_000
+_FOUR_DIGITS_BELOW = 9_999.5
 _WHOLE_FROM = 999.5
-"""From here on, three digits are rounded to `1e+03`."""
+"""From here on, four digits are rounded to `1e+04`, and three to `1e+03`."""
 _MAX_DIGITS = 17
 """So many digits tell a double from all others."""
 _OWN_TIMES = frozenset({"event_time_ms", "pane_time_ms", "watermark_ms"})
@@ -65,8 +65,8 @@ def plain(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share as `25 %` or `0.064 %`: three digits, and at most 99.9 % for a share below 1."""
-    text = f"{share * 100:.3g}"
+    """Return a share as `25 %` or `0.064 %`: three digits, or whole ones, and at most 99.9 % below 1."""
+    text = f"{share * 100:.3g}" if abs(share * 100) < _WHOLE_FROM else f"{share * 100:,.0f}"
     return f"{'99.9' if text == '100' and share < 1 else text} %"
 
 

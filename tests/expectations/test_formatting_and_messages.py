@@ -176,6 +176,22 @@ def test_a_share_just_below_1_is_not_100_percent() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("value", "column", "expected"),
+    [
+        (9_999.7, "a", "9,999.7"),
+        (-9_999.5, "a", "-9,999.5"),
+        (9_999.4, "a", "9,999"),
+        (12.5, "a_share", "1,250 %"),
+        (9.996, "a_share", "1,000 %"),
+        (9.99, "a_share", "999 %"),
+    ],
+)
+def test_a_number_has_no_exponent_because_of_its_rounding(value: float, column: str, expected: str) -> None:
+    """Defect: 9,999.7 was 1e+04, and 1,250 % was 1.25e+03 %."""
+    assert spell(value, column) == expected
+
+
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),

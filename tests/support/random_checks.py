@@ -15,9 +15,12 @@ from expectations.outcomes import Outcome
 from expectations.suites import Check, Suite
 
 START = datetime(2013, 2, 8, 5, tzinfo=UTC)
-TEXTS = ["", "a", "A1", "b\n", "é", "12", "a b", "EWR", "JFK", "\U0001f600", "'\"", "aaaa"]
+TEXTS = [
+    "", "a", "A1", "b\n", "é", "12", "a b", "EWR", "JFK", "\U0001f600", "'\"", "aaaa", "nan", "None", "`#@\\",
+    "\0", "e\u0301", "2026-01-01",
+]  # fmt: skip
 REGEXES = ["^[A-Z]{3}$", "^a", "a|b", r"\d", r"^\w+$", ".", "^$", "[^a-z]", r"(a)\1", "é", "(?i)ewr", "a{2,}", r"\s"]
-REALS = [0.0, -0.0, 1.0, 1.5, -2.25, 3.0, float("nan"), float("inf"), 1e300, 0.1, 2.0]
+REALS = [0.0, -0.0, 1.0, 1.5, -2.25, 3.0, float("nan"), float("inf"), float("-inf"), 1e300, 0.1, 2.0, 5e-324]
 WHOLES = [0, 1, 2, 3, -1, 5, 7, 100, 2**53 + 1, -(2**62)]
 BEYOND_DOUBLES = [1234567890123456789001, 1234567890123456789002, 100 * (2**53 + 1)]
 TYPES: Mapping[str, tuple[pa.DataType, Callable[[random.Random], Any]]] = {
@@ -184,7 +187,8 @@ def random_condition(chance: random.Random, *, depth: int = 2) -> dict[str, Any]
     parameter = chance.choice(TEXTS) if column in "su" else chance.choice([0, 1, 2, 1.5, 2.0, -3, 1.1])
     if column in "bc" and symbol in {"==", "!="}:
         parameter = chance.random() < 0.5
-    several = [parameter] if chance.random() < 0.5 else [parameter, parameter]
+    among = TEXTS if column in "su" else [0, 1, 2, 1.5, 2.0, -3, 1.1]
+    several = [parameter, *chance.sample(among, chance.choice([0, 1, 3]))]
     return {
         "type": "comparison",
         "column": {"name": column},
