@@ -15,6 +15,7 @@ from jobs.doctor.finding import Severity
 from jobs.doctor.trial import Accepted
 from jobs.durations import format_duration
 from jobs.new_file import write_new
+from jobs.pipeline.files import twin_of
 from jobs.pipeline.slices import check_range, show_instant, slice_at, slice_grid
 from jobs.plain_text import escaped
 from jobs.planning.steps import Ask
@@ -72,8 +73,7 @@ def init_command(
 
 def _refuse_existing(request: Request, *, force: bool) -> None:
     """Refuse early what would be refused when the file is written."""
-    twin = request.path.with_suffix(".yml")
-    if os.path.lexists(twin):
+    if (twin := twin_of(request.path)) is not None:
         raise RequestError(f"{twin} exists, and is the same pipeline; use another --name, or remove it")
     if os.path.lexists(request.path) and not force:
         raise RequestError(f"{request.path} exists and is not overwritten; use --force or another --name")

@@ -142,13 +142,15 @@ def _first_commit(log: LogVersion, digests: Mapping[str, str], known: KnownLog) 
     return start
 
 
-def _commits_before(known: KnownLog, log: LogVersion) -> dict[str, set[int]]:
-    """Return slice -> the commits that earlier reads found for it. A restored table has lost those of newer reads."""
-    same = {
-        slice_id: [place for place in places if place.table_id == log.table_id and place.version <= log.version]
+def _seen_before(known: KnownLog, log: LogVersion) -> dict[str, list[LogCoordinates]]:
+    """Return slice -> what earlier reads saw of it, in order. A restored table has lost what newer reads saw."""
+    return {
+        slice_id: sorted(
+            (place for place in places if place.table_id == log.table_id and place.version <= log.version),
+            key=lambda place: place.version,
+        )
         for slice_id, places in known.seen.items()
     }
-    return {slice_id: {commit for place in places for commit in place.commits} for slice_id, places in same.items()}
 
 
 def followed_columns(history: CommitHistory, known: KnownLog, *, log: LogVersion) -> dict[str, str]:
@@ -158,10 +160,9 @@ def followed_columns(history: CommitHistory, known: KnownLog, *, log: LogVersion
     do not tell which columns they were before, also if they are mapped again later.
     """
     followed = {}
-    for name, places in known.seen.items():
-        own = [place for place in places if place.table_id == log.table_id and place.version <= log.version]
-        if own:
-            then = max(own, key=lambda place: place.version)
+    for name, places in _seen_before(known, log).items():
+        if places:
+            then = places[-1]
             changes = (columns for version, columns in history.columns.items() if version > then.version)
             followed[name] = _followed(then.columns, (*changes, log.column_hashes))
     return followed
@@ -203,13 +204,14 @@ def slice_commits(
         if group_history.broken is not None and not may_be_broken:
             raise removed_records(log.uri, slice_id, group_history.broken, why_not_accepted=log.why_not_accepted)
         new.setdefault(slice_id, set()).update(group_history.commits)
-    seen, ids = _commits_before(known, log), [slice_.slice_id for slice_ in back.every]
-    # What was seen of a slice covers those before it as well. A reader of the slice may not read these.
-    unread = {name: {commit for commit in commits if commit < history.since} for name, commits in seen.items()}
-    read = {name: ids[before.start : before.stop] for name in ids for before in [back.before(name)]}
-    return {
-        name: new[name].union(
-            seen.get(name, ()), *(part.get(other, ()) for other in read[name] for part in (new, unread))
-        )
-        for name in ids
-    }
+    before, ids = _seen_before(known, log), [slice_.slice_id for slice_ in back.every]
+    seen = {name: {commit for place in places for commit in place.commits} for name, places in before.items()}
+    commits = {}
+    for name in ids:
+        own = before.get(name)
+        # What was seen of another slice covers those before that one as well, which the run of this slice may not read.
+        unread = range(own[-1].version + 1 if own else 0, history.since)
+        others = ids[back.before(name).start : back.before(name).stop]
+        of_others = (new[other].union(seen.get(other, set()).intersection(unread)) for other in others)
+        commits[name] = new[name].union(seen.get(name, ()), *of_others)
+    return commits

@@ -25,7 +25,7 @@ from jobs.pipeline.strict_yaml import parse_yaml, read_yaml
 from jobs.plain_text import shortened
 from windowlib.errors import SpecError
 
-SUFFIXES = (".yaml", ".yml")
+SUFFIXES = (".yaml", ".yml", ".YAML", ".YML")
 RESERVED_NAMES = frozenset({"event_logs"})
 KEPT_SPECS = 64
 """The stored specs that a process keeps as pipelines: the spec of a request is read again and again."""
@@ -51,7 +51,7 @@ class PipelineFiles:
 def load_pipeline(name_or_path: str, pipelines_dir: Path) -> Pipeline:
     """Read one pipeline by its name or by the path of its file.
 
-    A text with a `/` or ending in `.yaml` or `.yml` is a path. Others are names such as `flights`, which are searched
+    A text with a `/` or ending in one of `SUFFIXES` is a path. Others are names such as `flights`, which are searched
     in `pipelines_dir`.
     Raises SpecError: the file does not exist or is not valid; the message has the file, the path of the key, what was
     found and what is allowed.
@@ -72,7 +72,10 @@ def load_pipeline(name_or_path: str, pipelines_dir: Path) -> Pipeline:
 
 def load_file(path: Path) -> Pipeline:
     """Read the pipeline file at a path. Raises SpecError: as for `load_pipeline`."""
-    _refuse_twin(path)
+    if (twin := twin_of(path)) is not None:
+        raise SpecError(
+            f"{path}: the directory also has {twin.name}, and both are pipeline {path.stem!r}; remove one of them"
+        )
     return build_pipeline(read_yaml(path), source=str(path), functions_dir=lasting(path).parent)
 
 
@@ -191,14 +194,10 @@ def pipeline_files(directory: Path) -> list[Path]:
         ) from error
 
 
-def _refuse_twin(path: Path) -> None:
-    """Refuse `x.yml` beside `x.yaml`, because both are pipeline x."""
-    if path.suffix in SUFFIXES:
-        twin = path.with_suffix(next(suffix for suffix in SUFFIXES if suffix != path.suffix))
-        if os.path.lexists(twin):
-            raise SpecError(
-                f"{path}: the directory also has {twin.name}, and both are pipeline {path.stem!r}; remove one of them"
-            )
+def twin_of(path: Path) -> Path | None:
+    """Return a file beside `x.yaml` such as `x.yml`, because both are pipeline x; None if there is none."""
+    twins = (path.with_suffix(suffix) for suffix in SUFFIXES if path.suffix in SUFFIXES and path.suffix != suffix)
+    return next((twin for twin in twins if os.path.lexists(twin)), None)
 
 
 def _check_name(pipeline: Pipeline, path: Path) -> Pipeline:

@@ -22,6 +22,7 @@ from jobs.lake.delta_log import DeltaPlace
 from jobs.lake.event_log import PinnedLog, pin_log
 from jobs.lake.known_log import KnownLog
 from jobs.lake.log_files import Entry, LogFiles
+from jobs.pipeline.look_back import LookBack
 from jobs.pipeline.models.log import SliceGrammar
 from jobs.runs import Slice
 from tests.support.delta_logs import clean_commits, commits_of, cut_off, map_columns
@@ -50,7 +51,7 @@ def log(tmp_path: Path) -> Path:
     return path
 
 
-def pin(log: Path, slices: Sequence[Slice] = DAYS, *, known: KnownLog | None = None) -> PinnedLog:
+def pin(log: Path, slices: Sequence[Slice] | LookBack = DAYS, *, known: KnownLog | None = None) -> PinnedLog:
     return pin_log(DeltaPlace(uri=str(log)), by=SliceGrammar(by="day"), slices=slices, known=known)
 
 
@@ -291,6 +292,24 @@ def test_for_a_slice_with_other_files_the_commits_since_its_sighting_are_read(lo
     _append(log, [date(2013, 2, 3)])
     known = replace(pin(log).known(), seen={"2013-02-01": [seen.coordinates("2013-02-01")]})
     assert pin(log, known=known).history.since == 4
+
+
+def test_a_slice_has_no_commit_of_slices_that_its_run_does_not_read(log: Path) -> None:
+    """Defect: `log.distinct` counted a commit of the first day for the third, whose run reads the second day, too.
+
+    Commits that a run has read are not read again, and what it saw of the second day covers the first.
+    """
+    _append(log, [date(2013, 2, 1)])
+    reach = {DAYS[1].slice_id: range(1), DAYS[2].slice_id: range(1, 2)}
+    back = LookBack(slices=DAYS, reach=reach)
+    known = pin(log, back).known()
+    _append(log, [date(2013, 2, 9)])
+    now = pin(log, back, known=replace(known, opened=None))
+    assert now.history.since == 4
+    assert {name: now.coordinates(name).commits for name in (DAYS[1].slice_id, DAYS[2].slice_id)} == {
+        "2013-02-02": (0, 1, 3),
+        "2013-02-03": (1, 2),
+    }
 
 
 def test_other_commits_than_those_that_the_plan_has_read_are_refused(log: Path, tmp_path: Path) -> None:

@@ -313,16 +313,19 @@ def test_the_directory_of_a_file_that_is_a_link_is_that_of_the_link(
 
 
 def test_two_files_with_the_same_name_are_refused_by_every_reader(tmp_path: Path) -> None:
-    for name in ("flights.yaml", "flights.yml"):
+    """Defect: a file that ended in `.YAML` was ignored without a word."""
+    for name in ("flights.yaml", "flights.YAML"):
         (tmp_path / name).write_text(FLIGHTS)
-    (tmp_path / "rotations.yml").write_text((PIPELINES / "rotations.yaml").read_text())
-    for name in ("flights", str(tmp_path / "flights.yaml"), str(tmp_path / "flights.yml")):
-        with pytest.raises(SpecError, match=r"the directory also has flights\.ya?ml, and both are pipeline 'flights'"):
+    (tmp_path / "rotations.YML").write_text((PIPELINES / "rotations.yaml").read_text())
+    for name in ("flights", str(tmp_path / "flights.yaml"), str(tmp_path / "flights.YAML")):
+        with pytest.raises(
+            SpecError, match=r"the directory also has flights\.(yaml|YAML), and both are pipeline 'flights'"
+        ):
             load_pipeline(name, tmp_path)
     files = load_all(tmp_path)
     assert [pipeline.name for pipeline in files.good] == ["rotations"]
     assert [(one.name, "the directory also has" in one.error) for one in files.broken] == [("flights", True)] * 2
-    assert load_pipeline("rotations", tmp_path).name == "rotations", "a name finds .yaml and .yml"
+    assert load_pipeline("rotations", tmp_path).name == "rotations", "a name finds every suffix"
 
 
 def test_a_missing_directory_is_an_error_and_not_an_empty_directory(tmp_path: Path) -> None:
