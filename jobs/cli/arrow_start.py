@@ -1,8 +1,6 @@
 """Starts pyarrow without pandas, whose import costs 0.4 s."""
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from windowlib.libraries import pa
 
@@ -15,27 +13,17 @@ def keep_pandas_out() -> None:
     """
     if "pandas" in sys.modules:
         return
-    with _hidden("pandas"):
-        pa.array([0])  # converts a value: an empty list would not end the search for pandas
-
-
-@contextmanager
-def _hidden(name: str) -> Iterator[None]:
-    """Make the import of a module fail as if it was not installed."""
-    finder = _Hidden(name)
-    sys.meta_path.insert(0, finder)
+    sys.meta_path.insert(0, _NoPandas)
     try:
-        yield
+        pa.array([0])  # converts a value: an empty list would not end the search for pandas
     finally:
-        sys.meta_path.remove(finder)
+        sys.meta_path.remove(_NoPandas)
 
 
-class _Hidden:
-    """A finder of modules that refuses one name and leaves all others to the next finders."""
+class _NoPandas:
+    """A finder of modules that refuses pandas and leaves all others to the next finders."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def find_spec(self, name: str, path: object = None, target: object = None) -> None:  # noqa: ARG002
-        if name == self._name:
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:  # noqa: ARG004
+        if name == "pandas":
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)

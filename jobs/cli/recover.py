@@ -26,19 +26,18 @@ def recover_command(*, reason: str, work: RequestContext) -> int:
     `hindcast status` and `hindcast verify` then. The ledger uses the versions of the lost commits again: if you have
     kept one of them for `hindcast changes --since`, begin again with 0.
     """
-    restored = work.ledger.restore_commits(who=options.who(), reason=reason)
+    name, restored = work.pipeline.name, work.ledger.restore_commits(who=options.who(), reason=reason)
     if restored:
-        versions = ", ".join(map(str, restored))
-        options.say(
-            f"{work.pipeline.name}: the ledger's commit files of versions {versions} were written again "
-            "from their data files, whose hashes prove them. Nothing is lost"
+        told = (
+            f"{name}: the ledger's commit files of versions {', '.join(map(str, restored))} were written again from "
+            "their data files, whose hashes prove them. Nothing is lost"
         )
-        move_current_tables(work)
-        return options.OK
-    lost = work.ledger.recover(who=options.who(), reason=reason)
-    options.say(
-        f"{work.pipeline.name}: the ledger goes on at version {work.ledger.view().version}; the commits up to version "
-        f"{lost.version} that were lost have not happened. Look at `hindcast status {work.pipeline.name}`"
-    )
+    else:
+        lost = work.ledger.recover(who=options.who(), reason=reason)
+        told = (
+            f"{name}: the ledger goes on at version {work.ledger.view().version}; the commits up to version "
+            f"{lost.version} that were lost have not happened. Look at `hindcast status {name}`"
+        )
+    options.say(told)
     move_current_tables(work)
     return options.OK

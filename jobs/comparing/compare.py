@@ -30,7 +30,7 @@ from jobs.reading.stored_rows import CONTENT_ROWS, StoredRuns, digest_of
 from jobs.reading.stored_tables import keys_by_run
 from jobs.spark.private_dir import private_directory
 from windowlib.records import tables
-from windowlib.records.row_ids import IdSum
+from windowlib.records.row_ids import NO_ROWS
 
 if TYPE_CHECKING:
     from jobs.ledger.view import StagedRun
@@ -149,7 +149,6 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 
 
 SAMPLES = 20
-_NO_ROWS = IdSum().digest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,7 +208,7 @@ def compared_tables(stored: StoredRuns, sides: Sides, *, all_panes: bool) -> Ite
     for table in (tables.WINDOW_OUTPUTS, *tables.RECORD_TABLES, *side_outputs):
         columns = table_columns(stored.lake.table(stored.pipeline, table))
         for keys, divided in _divided(sides, table).items():
-            if not any(digest_of(run, table) != _NO_ROWS for run in (*divided.before, *divided.after)):
+            if not any(digest_of(run, table) != NO_ROWS for run in (*divided.before, *divided.after)):
                 continue
             specs = Specs(
                 keys=keys,

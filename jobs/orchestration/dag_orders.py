@@ -6,7 +6,7 @@ Only this module turns an order into JSON and back.
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -15,9 +15,6 @@ from jobs.pipeline.files import load_file
 from jobs.plain_text import shortened
 from jobs.planning.request_context import Opened, RequestContext, open_request_context
 from windowlib.errors import RequestError
-
-if TYPE_CHECKING:
-    from jobs.orchestration.scheduling import Replay
 
 
 class Order(BaseModel):
@@ -81,40 +78,6 @@ class Order(BaseModel):
     def to_json(self) -> dict[str, Any]:
         """Return the order as plain data; `read_order` is the inverse."""
         return self.model_dump(mode="json")
-
-
-def order_of(
-    decision: "Replay",
-    *,
-    pipeline: str,
-    lake: str,
-    who: str,
-    publish: bool,
-    follow_up: str | None,
-    stops_on_fail: bool,
-    now_ms: int,
-) -> Order:
-    """Return the order of a decision to replay."""
-    return Order(
-        why=decision.why,
-        warnings=list(decision.warnings),
-        pipeline=pipeline,
-        lake=lake,
-        request_id=decision.opened.request_id,
-        lease_id=decision.opened.lease_id,
-        slices=list(decision.slices),
-        who=who,
-        publish=publish,
-        records=decision.records,
-        seconds=decision.seconds,
-        outline=list(decision.outline),
-        changes=list(decision.changes),
-        proposal=decision.proposal,
-        given_up=list(decision.given_up),
-        waits="" if decision.waiting is None else decision.waiting.line(now_ms),
-        follow_up=follow_up,
-        stops_on_fail=stops_on_fail,
-    )
 
 
 def read_order(given: str | Mapping[str, Any]) -> Order:

@@ -17,7 +17,7 @@ from jobs.ledger.view import LedgerView, StagedRun
 from jobs.orchestration import gating, scheduling
 from jobs.orchestration.backfill_checks import check_chain, check_log_end, form_of
 from jobs.orchestration.dag_leases import RunStateOf, release_ended
-from jobs.orchestration.dag_orders import Order, order_of, read_order
+from jobs.orchestration.dag_orders import Order, read_order
 from jobs.orchestration.deadlines import Checked, Told, look
 from jobs.orchestration.decisions import lake_of, settled_runs, was_settled
 from jobs.orchestration.gating import Gate, settled_elsewhere
@@ -103,16 +103,7 @@ def plan(
         case Wait() | Skip():
             return decision
         case Replay():
-            return order_of(
-                decision,
-                pipeline=pipeline_file,
-                lake=work.lake.root,
-                who=run.who,
-                publish=bool(run.params.get("publish", True)),
-                follow_up=_follow_up(decision.waiting, run),
-                stops_on_fail=kind == "replay" and run.run_type != "backfill",
-                now_ms=now_ms(),
-            )
+            return _order(decision, work, run, kind=kind, pipeline_file=pipeline_file)
         case _:
             assert_never(decision)
 
@@ -254,6 +245,30 @@ def lease_id(run: DagRun) -> str:
     The request that it opens gets the same id, unless the ledger has it: the DAG run of this name was deleted.
     """
     return uuid.uuid5(_NAMESPACE, f"{run.dag_id}/{run.run_id}/{run.clear_number}").hex
+
+
+def _order(decision: Replay, work: RequestContext, run: DagRun, *, kind: Kind, pipeline_file: str) -> Order:
+    """Return the order of a decision to replay."""
+    return Order(
+        why=decision.why,
+        warnings=list(decision.warnings),
+        pipeline=pipeline_file,
+        lake=work.lake.root,
+        request_id=decision.opened.request_id,
+        lease_id=decision.opened.lease_id,
+        slices=list(decision.slices),
+        who=run.who,
+        publish=bool(run.params.get("publish", True)),
+        records=decision.records,
+        seconds=decision.seconds,
+        outline=list(decision.outline),
+        changes=list(decision.changes),
+        proposal=decision.proposal,
+        given_up=list(decision.given_up),
+        waits="" if decision.waiting is None else decision.waiting.line(now_ms()),
+        follow_up=_follow_up(decision.waiting, run),
+        stops_on_fail=kind == "replay" and run.run_type != "backfill",
+    )
 
 
 def _follow_up(waiting: Waiting | None, run: DagRun) -> str | None:

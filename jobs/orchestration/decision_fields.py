@@ -1,12 +1,12 @@
 """The fields of a decision of a person, as the params of a DAG run of `decide_<pipeline>` give them."""
 
-import difflib
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from jobs.orchestration.decision_actions import MAX_REASON, Action
+from jobs.pipeline.models.suggestions import did_you_mean
 from jobs.plain_text import escaped, shortened
 from jobs.publishing.comments import MAX_ASSIGNEE, Entry
 from jobs.publishing.stop_reasons import listed
@@ -122,10 +122,7 @@ def _check_fields(decision: Decision, *, given: frozenset[str]) -> None:
 
 
 def _unknown(names: Sequence[str]) -> str:
-    descriptions = []
-    for name in names:
-        close = difflib.get_close_matches(name, list(Decision.model_fields), n=1)
-        descriptions.append(
-            f"an unknown key {escaped(shortened(name, 60))!r}" + (f" (did you mean {close[0]}?)" if close else "")
-        )
-    return ", ".join(descriptions)
+    keys = (
+        f"an unknown key {escaped(shortened(name, 60))!r}{did_you_mean(name, Decision.model_fields)}" for name in names
+    )
+    return ", ".join(keys)

@@ -28,9 +28,7 @@ from jobs.runs import CheckpointRef, Slice, WarmUp
 from windowlib.errors import LogError, RequestError, SpecError
 from windowlib.libraries import np, pa, pc
 from windowlib.records import tables
-from windowlib.records.row_ids import IdSum
 
-_NO_ROWS: Final = IdSum().digest()
 _STATE_COLUMNS: Final = ("window_end_ms", "edge_count", "fired_count", "is_orphan", tables.ROW_ID)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any, Final
+from typing import Any
 
 from jobs.durations import format_duration, human_duration
 from jobs.engine.fingerprints import spec_fingerprint
@@ -22,10 +22,8 @@ from jobs.runs import Slice
 from windowlib.errors import InvariantBroken, RequestError, SpecError
 from windowlib.libraries import pa
 from windowlib.records import tables
-from windowlib.records.row_ids import IdSum
+from windowlib.records.row_ids import NO_ROWS
 from windowlib.windows.reach import Reach, reach_of
-
-_NO_ROWS: Final = IdSum().digest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,7 +240,7 @@ def _late_rows(work: RequestContext, view: LedgerView, run: StagedRun, *, margin
     """Yield the late records of a run that have missed windows. `margin_ms` is that of the windows without lateness."""
     from jobs.reading.plain_values import column_values
 
-    if run.result.digests.get(tables.LATE_RECORDS, _NO_ROWS) == _NO_ROWS:
+    if run.result.digests.get(tables.LATE_RECORDS, NO_ROWS) == NO_ROWS:
         return
     stored = StoredRuns(work.lake, work.pipeline.name, view).read(tables.LATE_RECORDS, [run])
     bounds = stored["missed_windows"].combine_chunks()

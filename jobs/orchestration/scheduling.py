@@ -53,11 +53,8 @@ class _Decided:
 class Replay(_Decided):
     """Replay these slices: contiguous, oldest first. Slices that are current are included and cost nothing.
 
-    All later tasks of the DAG run get `opened`: they hand one lease on. `records` is the number of records of the
-    slices that are not current, and `seconds` the time that they take according to past runs (None: no past run).
-    `outline` tells in a few lines which slices are replayed, and why. `given_up` are sentences on slices that are
-    published although they have not arrived (`then: publish_empty`). `waiting` is the slice that the next DAG run waits
-    for; None if there is none.
+    All later tasks of the DAG run get `opened`: they hand one lease on. `waiting` is the slice that the next DAG run
+    waits for; None if there is none. `jobs.orchestration.dag_orders.Order` describes the other fields.
     """
 
     opened: Opened

@@ -24,7 +24,7 @@ def leased(work: RequestContext, opened: Opened, *, hands_on: bool = False) -> I
     process of the DAG run takes it, the thread ends, and the lease is neither renewed nor handed on. `hands_on`:
     another task continues the request if this one succeeds.
     """
-    renew(work, opened, only_from_others=True)
+    work.ledger.write(lambda view: _taken_over(work, view, opened))
     done = threading.Event()
     keeper = threading.Thread(target=_keep, args=(work, opened, done), name="hindcast lease", daemon=True)
     keeper.start()
@@ -42,23 +42,11 @@ def leased(work: RequestContext, opened: Opened, *, hands_on: bool = False) -> I
             log.warning("lease of request %s was not released; it expires by itself: %s", opened.request_id, error)
 
 
-def renew(work: RequestContext, opened: Opened, *, only_from_others: bool = False) -> bool:
-    """Record that the holder of the context works on the request; return whether the request is still open.
-
-    With `only_from_others`, write nothing if the holder has the lease already.
-    """
-    is_open = False
-
-    def decide(view: LedgerView) -> Sequence[LedgerEvent]:
-        nonlocal is_open
-        request = view.requests.get(opened.request_id)
-        is_open = request is not None and request.is_open
-        if not is_open or (only_from_others and _is_held_by(work, view, opened)):
-            return []
-        return [leased_event(work, opened)]
-
-    work.ledger.write(decide)
-    return is_open
+def _taken_over(work: RequestContext, view: LedgerView, opened: Opened) -> Sequence[LedgerEvent]:
+    """Return the event by which the holder of the context takes the lease of an open request from another holder."""
+    request = view.requests.get(opened.request_id)
+    is_taken = request is not None and request.is_open and not _is_held_by(work, view, opened)
+    return [leased_event(work, opened)] if is_taken else []
 
 
 def release(work: RequestContext, opened: Opened, *, who: str | None = None, reason: str | None = None) -> None:

@@ -29,10 +29,9 @@ from windowlib.records.column_types import (
     struct_type,
     without_variants,
 )
-from windowlib.records.row_ids import IdSum
+from windowlib.records.row_ids import NO_ROWS
 from windowlib.records.tables import USER_STATE, WINDOW_STATE
 
-_NO_ROWS: Final = IdSum().digest()
 _INTEGERS: Final = frozenset({"byte", "short", "integer", "long"})
 
 
@@ -45,7 +44,7 @@ def state_columns(pipeline: Pipeline, log: LogVersion | PinnedLog) -> LogFields:
 
 def has_rows(digests: Mapping[str, str]) -> bool:
     """Return whether a state with these digests has open windows or state of functions."""
-    return any(digests.get(name, _NO_ROWS) != _NO_ROWS for name in (WINDOW_STATE, USER_STATE))
+    return any(digests.get(name, NO_ROWS) != NO_ROWS for name in (WINDOW_STATE, USER_STATE))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,7 +36,7 @@ from jobs.publishing.retention import Need
 from jobs.reading.stored_rows import digest_of, run_attempt
 from jobs.reading.verify import Span, verify
 from windowlib.errors import StoreError
-from windowlib.records.row_ids import IdSum
+from windowlib.records.row_ids import NO_ROWS
 from windowlib.records.tables import QUALITY_RESULTS, STATE_TABLES, WINDOW_OUTPUTS
 
 PROBE_MS: Final = 3_600_000
@@ -276,8 +276,7 @@ def _unneeded(
     runs = view.runs.values()
     written = {run_attempt(run, table): 0 for run in runs for table in (WINDOW_OUTPUTS, QUALITY_RESULTS)}
     with_state = {file.attempt for file in committed if file.table in STATE_TABLES}
-    no_rows = IdSum().digest()
-    with_state |= {run_attempt(run) for run in runs if any(digest_of(run, table) != no_rows for table in STATE_TABLES)}
+    with_state |= {run_attempt(run) for run in runs if any(digest_of(run, table) != NO_ROWS for table in STATE_TABLES)}
     for file in committed:
         written[file.attempt] = max(written.get(file.attempt, 0), file.modified_ms)
     unneeded = Need(view=view, retention=retention, now_ms=work.ledger.now_ms()).unneeded(written, busy=busy)

@@ -47,7 +47,7 @@ from jobs.wall_clock import now_ms
 from windowlib.errors import LogError, SpecError
 from windowlib.libraries import pafs
 from windowlib.records.column_types import Node, struct_fields
-from windowlib.records.row_ids import IdSum
+from windowlib.records.row_ids import NO_ROWS
 
 SLICES_AT_ONCE: Final = 64
 """The rows of so many slices are read together."""
@@ -365,7 +365,7 @@ def _path(slice_: UpstreamSlice, digest: str) -> str:
 
 def _own(view: LedgerView, slice_: UpstreamSlice, *, table: str) -> list[frozenset[str]]:
     """Return the keys and outputs of each part of a slice that has rows: the other parts give no record."""
-    parts = (part for part in slice_.parts if part.result.digests.get(table) != IdSum().digest())
+    parts = (part for part in slice_.parts if part.result.digests.get(table) != NO_ROWS)
     return [own_columns(spec_of(view, part), table) for part in parts]
 
 

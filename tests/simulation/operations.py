@@ -17,8 +17,8 @@ from jobs.ledger.view import LedgerView, RequestKind
 from jobs.orchestration.attempts import replay_until_closed
 from jobs.orchestration.open_ranges import open_range
 from jobs.orchestration.requests import Staging, stage
-from jobs.planning.lease_keeping import release, renew
-from jobs.planning.request_context import Asked, IfOpen, Opened, RequestContext, open_request
+from jobs.planning.lease_keeping import release
+from jobs.planning.request_context import Asked, IfOpen, Opened, RequestContext, leased_event, open_request
 from jobs.publishing.cleaning import clean
 from jobs.publishing.decisions import cancel, rollback
 from jobs.publishing.optimistic_check import By
@@ -182,7 +182,8 @@ def staging(start: Start, actor: Actor) -> None:
     actor.host = "h9"
     work = start.context(actor)
     assert start.opened is not None
-    renew(work, start.opened)
+    event = leased_event(work, start.opened)
+    work.ledger.write(lambda _view: [event])
     order = ReplayOrder(
         pipeline=PLAIN, lake=LAKE, slices=(SLICES[3],), before=None, request_id=start.requests["worked"],
         attempt_id=f"staging {actor.pid}",

@@ -98,3 +98,7 @@ class IdSum:
         """Return a hex digest of the multiset of ids."""
         count, xor, total = self.as_row()
         return hashlib.sha256(f"{count}:{xor}:{total}".encode("ascii")).hexdigest()[:32]
+
+
+NO_ROWS: Final = IdSum().digest()
+"""The digest of a table without rows."""

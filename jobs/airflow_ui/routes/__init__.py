@@ -13,16 +13,7 @@ from jobs.airflow_ui.routes import (
     windows,
 )
 
-ROUTERS = (
-    static.router,
-    overview.router,
-    dags.router,
-    pipelines.router,
-    digest.router,
-    compare.router,
-    records.router,
-    requests.router,
-    slices.router,
-    windows.router,
+ROUTERS = tuple(
+    part.router for part in (static, overview, dags, pipelines, digest, compare, records, requests, slices, windows)
 )
 """All routers, in the order in which their paths are compared."""

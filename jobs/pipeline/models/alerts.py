@@ -7,7 +7,7 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BeforeValidator, Field, Strict, StringConstraints, model_validator
 
 from jobs.durations import PositiveDuration
-from jobs.pipeline.models.grammar import GrammarModel, refuse_control_characters
+from jobs.pipeline.models.grammar import GrammarModel, PlainName, refuse_control_characters
 
 MAX_RECIPIENTS = 8
 HALF_HOURLY = "*/30 * * * *"
@@ -40,7 +40,7 @@ Addresses = Annotated[
 ]
 
 
-class Recipient(GrammarModel):
+class Recipient(PlainName):
     """Who gets a message: a connection of Airflow by its id, or a notifier of an Airflow provider.
 
     `email` are the addresses for a connection of type smtp. `notifier` is a class such as
@@ -52,11 +52,6 @@ class Recipient(GrammarModel):
     email: Addresses | None = None
     notifier: Annotated[str, StringConstraints(max_length=300), AfterValidator(_check_class)] | None = None
     arguments: Mapping[str, Any] = {}
-
-    @model_validator(mode="before")
-    @classmethod
-    def _accept_plain_name(cls, value: object) -> object:
-        return {"connection": value} if isinstance(value, str) else value
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:

@@ -90,7 +90,16 @@ class Nothing(GrammarModel):
 _FUNCTION_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 
 
-class FunctionGrammar(GrammarModel):
+class PlainName(GrammarModel):
+    """A part that a file may write as a text, which its first field holds."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_plain_name(cls, value: object) -> object:
+        return {next(iter(cls.model_fields)): value} if isinstance(value, str) else value
+
+
+class FunctionGrammar(PlainName):
     """A user's function or class: `module:name`, or a mapping with more keys.
 
     `columns` are the columns that it reads from a record. The text of its module is part of the pipeline's
@@ -101,11 +110,6 @@ class FunctionGrammar(GrammarModel):
     name: str
     columns: Columns | None = None
     version: str | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _accept_plain_name(cls, value: object) -> object:
-        return {"name": value} if isinstance(value, str) else value
 
     @field_validator("name")
     @classmethod

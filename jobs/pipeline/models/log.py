@@ -16,6 +16,7 @@ from jobs.pipeline.models.grammar import (
     ColumnName,
     Columns,
     GrammarModel,
+    PlainName,
     UnitName,
     not_yet,
     refuse_control_characters,
@@ -31,16 +32,11 @@ CREDENTIALS = "has credentials; write the place alone and set them as variables 
 """The end of the message for a URI with a user and a password."""
 
 
-class TimeColumn(GrammarModel):
+class TimeColumn(PlainName):
     """A column of times: of type TIMESTAMP if `unit` is None, else a number of units since 1970-01-01 UTC."""
 
     column: ColumnName
     unit: UnitName | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _accept_plain_name(cls, value: object) -> object:
-        return {"column": value} if isinstance(value, str) else value
 
 
 FIRST_DAY, LAST_DAY = date(1, 1, 4), date(9999, 12, 28)

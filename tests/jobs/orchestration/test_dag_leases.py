@@ -16,7 +16,7 @@ from jobs.orchestration.dag_tasks import DagRun
 from jobs.orchestration.interruptions import interrupted, limit_s, too_long
 from jobs.orchestration.requests import Staging
 from jobs.orchestration.scheduling import Wait
-from jobs.planning.lease_keeping import leased, release, renew
+from jobs.planning.lease_keeping import leased, release
 from jobs.planning.request_context import (
     Asked,
     Opened,
@@ -37,6 +37,11 @@ DAYS = [f"2024-01-{day:02d}" for day in range(1, 6)]
 ELSEWHERE = Holder(host="worker-7", boot_id="b", pid_namespace="n", pid=7, start_ticks=1)
 RUN = ("backfill_sales", "manual__1")
 FORM = {"from": "2024-01-01", "to": "2024-01-06", "reason": "a test", "publish": True, "fresh": False}
+
+
+def take(work: RequestContext, opened: Opened) -> None:
+    """Take a lease, as a process does that works on the request."""
+    work.ledger.write(lambda _view: [leased_event(work, opened)])
 
 
 class Place:
@@ -116,7 +121,7 @@ def test_between_two_tasks_the_state_of_the_dag_run_decides(place: Place, state:
 
 def test_a_process_elsewhere_keeps_its_lease_when_this_airflow_does_not_know_its_dag_run(place: Place) -> None:
     """It may be a DAG run of another Airflow. If it is dead, its lease ends within a minute."""
-    renew(place.elsewhere, place.order.opened)
+    take(place.elsewhere, place.order.opened)
     place.states[RUN] = None
     assert release_ended(place.work, place.state) == ()
     assert isinstance(place.next_scheduled(), Wait)
@@ -127,7 +132,7 @@ def test_a_process_elsewhere_keeps_its_lease_when_this_airflow_does_not_know_its
 
 def test_a_cleared_run_does_not_wait_for_its_own_earlier_lease_and_uses_what_was_staged(place: Place) -> None:
     place.stage(2)
-    renew(replace(place.work, holder=None), place.order.opened)
+    take(replace(place.work, holder=None), place.order.opened)
     again = place.plan(clear_number=1)
     assert again.request_id == place.order.request_id, "it continues the open request of its range"
     assert again.lease_id != place.order.lease_id
@@ -147,7 +152,7 @@ def test_a_process_that_has_lost_its_lease_neither_renews_it_nor_hands_it_on(pla
     other = Opened(request_id=opened.request_id, lease_id="x")
     open_request(work, Asked(from_ms=None, to_ms=None, who="x", reason="x", request_id=other.request_id, lease_id="x"))
     with leased(work, other, hands_on=True):
-        renew(place.elsewhere, other)  # the next try of the task works already
+        take(place.elsewhere, other)  # the next try of the task works already
     assert [lease.holder for lease in place.request.leases] == [ELSEWHERE]
 
 
@@ -162,7 +167,7 @@ def test_a_retry_takes_the_lease_again_and_is_still_known_as_a_task_of_its_dag_r
 
 def test_stopping_tells_what_was_staged_and_frees_the_request_at_once(place: Place) -> None:
     place.stage(3)
-    renew(place.elsewhere, place.order.opened)
+    take(place.elsewhere, place.order.opened)
     assert stop(place.work, RUN, who="anna\x1b") == (
         "cancelled by anna\\x1b (marked failed): 3 of 5 slices staged, nothing published"
     )
@@ -195,7 +200,7 @@ def test_a_dead_driver_before_its_lease_leaves_none(place: Place) -> None:
 
 
 def test_the_lease_of_a_running_driver_is_left_alone(place: Place) -> None:
-    renew(place.elsewhere, place.order.opened)
+    take(place.elsewhere, place.order.opened)
     interrupted(place.order)
     assert [lease.holder for lease in place.request.leases] == [ELSEWHERE]
 
@@ -206,7 +211,7 @@ def test_cancelling_names_who_works_and_how_to_stop_it(place: Place) -> None:
         RequestError, match=r"worked on by backfill_sales, run manual__1, so .* mark the DAG run as fai"
     ):
         cancel(place.work, place.order.request_id, reason="x", by=by)
-    renew(place.elsewhere, place.order.opened)
+    take(place.elsewhere, place.order.opened)
     with pytest.raises(RequestError, match=r"by process 7 on worker-7 \(backfill_sales, run manual__1\)"):
         cancel(place.work, place.order.request_id, reason="x", by=by)
     made = open_request(

@@ -352,7 +352,7 @@ def test_a_dag_run_of_airflows_backfill_is_cleared_when_its_own_slices_may_pass(
 REFUSED: Mapping[str, tuple[Mapping[str, Any], str]] = {
     "nothing": ({}, "has no action; choose one of publish, waive"),
     "an unknown action": ({"action": "delete"}, "action: "),
-    "an unknown key": ({"action": "publish", "reqest_id": "x"}, r"'reqest_id' .did you mean request_id"),
+    "an unknown key": ({"action": "publish", "reqest_id": "x"}, r"'reqest_id'; did you mean 'request_id'"),
     "no request": ({"action": "publish"}, "the action publish needs request_id"),
     "a foreign field": ({"action": "publish", "request_id": "x", "publication": 3}, "does not take publication"),
     "no slices": ({"action": "waive", "request_id": "x", "slices": []}, "needs slices"),
