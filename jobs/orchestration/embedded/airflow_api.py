@@ -50,6 +50,8 @@ class DagRunState:
     run_id: str
     state: str
     run_type: str
+    interval_start: datetime | None
+    interval_end: datetime | None
 
 
 @dataclass(slots=True)
@@ -205,4 +207,14 @@ def gate_clearing(run_id: str) -> dict[str, Any]:
 
 
 def _dag_run(fields: Mapping[str, Any]) -> DagRunState:
-    return DagRunState(run_id=fields["dag_run_id"], state=fields["state"], run_type=fields["run_type"])
+    return DagRunState(
+        run_id=fields["dag_run_id"],
+        state=fields["state"],
+        run_type=fields["run_type"],
+        interval_start=_instant(fields["data_interval_start"]),
+        interval_end=_instant(fields["data_interval_end"]),
+    )
+
+
+def _instant(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
