@@ -149,7 +149,8 @@ def alert_dag(pipeline: Pipeline, settings: DagSettings) -> DAG | None:
         return None
     page = dag_page(pipeline, "Sends the messages of `alerts` in the pipeline file that have a time or a duration.")
     own = replace(settings, owner=pipeline.owner or settings.owner, tags=(*settings.tags, *(pipeline.tags or ())))
-    return _alert_dag(pipeline.name, Path(pipeline.source), crons=crons, page=page, settings=own)
+    tell = AlertOnFailure(pipeline)
+    return _alert_dag(pipeline.name, Path(pipeline.source), crons=crons, page=page, settings=own, on_failure=tell)
 
 
 def alert_dag_of_broken(broken: BrokenPipeline, settings: DagSettings) -> DAG | None:
@@ -161,7 +162,8 @@ def alert_dag_of_broken(broken: BrokenPipeline, settings: DagSettings) -> DAG | 
     if not may_name_pipeline(broken):
         return None
     page = "The pipeline file is broken. Sends its error, and the messages of `alerts` in the published spec."
-    return _alert_dag(broken.name, broken.path, crons=(HALF_HOURLY,), page=page, settings=settings)
+    tell = AlertOnFailureOfBroken(broken.name, broken.path, settings.lake)
+    return _alert_dag(broken.name, broken.path, crons=(HALF_HOURLY,), page=page, settings=settings, on_failure=tell)
 
 
 def may_name_pipeline(broken: BrokenPipeline) -> bool:
@@ -169,7 +171,15 @@ def may_name_pipeline(broken: BrokenPipeline) -> bool:
     return broken.path.suffix in SUFFIXES and re.fullmatch(PIPELINE_NAME, broken.name) is not None
 
 
-def _alert_dag(name: str, path: Path, *, crons: Sequence[str], page: str, settings: DagSettings) -> DAG:
+def _alert_dag(
+    name: str,
+    path: Path,
+    *,
+    crons: Sequence[str],
+    page: str,
+    settings: DagSettings,
+    on_failure: AlertOnFailure | AlertOnFailureOfBroken,
+) -> DAG:
     with DAG(
         dag_id=f"alert_{name}",
         description=f"Send messages if {name} misses its deadlines",
@@ -179,7 +189,12 @@ def _alert_dag(name: str, path: Path, *, crons: Sequence[str], page: str, settin
         catchup=False,
         max_active_runs=1,
         is_paused_upon_creation=False,  # a paused alert is silent, and nobody would notice
-        default_args={"owner": settings.owner, "retries": RETRIES, "retry_delay": RETRY_DELAY},
+        default_args={
+            "owner": settings.owner,
+            "retries": RETRIES,
+            "retry_delay": RETRY_DELAY,
+            "on_failure_callback": on_failure,
+        },
         tags=[*settings.tags, "alert"],
     ) as dag:
         DeadlinesOperator(task_id=CHECK, name=name, pipeline_file=path, lake=settings.lake)

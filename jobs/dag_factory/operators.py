@@ -241,8 +241,10 @@ def start_restatement(pipeline_file: str, lake: str | None, *, is_again: bool = 
     if isinstance(start, str):
         return None, f"no restatement is started: {start}"
     if not start_run(start.dag_id, start.run_id, start.conf):
-        if not is_again or state_of(start.dag_id, start.run_id) != "failed":
-            return None, f"{start.dag_id} {start.run_id} was started before"
+        state = state_of(start.dag_id, start.run_id)
+        if not is_again or state != "failed":
+            paused = f": is {start.dag_id} paused?" if state == "queued" else ""
+            return None, f"{start.dag_id} {start.run_id} was started before, and is {state}{paused}"
         clear_run(start.dag_id, start.run_id)
         return start.run_id, f"cleared {start.dag_id} {start.run_id}, which has failed: {start.conf['reason']}"
     return start.run_id, f"started {start.dag_id} {start.run_id}: {start.conf['reason']}"

@@ -108,9 +108,11 @@ def look(
     """
     now_ms, view = work.ledger.now_ms(), work.ledger.view()
     work, _ = on_published_spec(work, view)
+    # The first look counts from the day before on. Airflow may start it before its time by the clock of this machine.
+    times = {key: _last_ms(time, before_ms=now_ms // _DAY_MS * _DAY_MS - 1) for key, time in alerts.times.items()}
     # A clock that was ahead has left a time in the future. With it, the messages of days would be left out.
-    times = {key: at_ms if at_ms <= now_ms else now_ms - _DAY_MS for key, at_ms in told.times.items()}
-    due = {key for key, time in alerts.times.items() if everything or _is_due(time, times.get(key), now_ms)}
+    times |= {key: at_ms if at_ms <= now_ms else now_ms - _DAY_MS for key, at_ms in told.times.items()}
+    due = {key for key, time in alerts.times.items() if everything or times[key] < _last_ms(time, before_ms=now_ms)}
     place = _Place(work=work, view=view, url=url, told=replace(told, times=times))
     messages: list[Message | None] = [_broken(place, broken)] if broken and alerts.failed else []
     if "data_not_there_by" in due:
@@ -153,8 +155,8 @@ class _Place:
     told: Told
 
     def since_ms(self, key: str) -> int:
-        """Return when a message was last looked at; if that is not known, the time of one day ago."""
-        return self.told.times.get(key, self.work.ledger.now_ms() - _DAY_MS)
+        """Return when a message was last looked at."""
+        return self.told.times[key]
 
     @property
     def name(self) -> str:
@@ -211,12 +213,10 @@ def _or_why_not(place: _Place, event: Event, make: Callable[[], Message | None])
         return place.message(event, f"{event.value}: not known", what=what, to_do="Correct the cause")
 
 
-def _is_due(time: str, looked_ms: int | None, now_ms: int) -> bool:
-    """Return whether a time of day, in UTC, has passed since it was looked at; at first: today."""
+def _last_ms(time: str, *, before_ms: int) -> int:
+    """Return when a time of day, in UTC, was last reached at an instant."""
     at_ms = int(time[:2]) * UNIT_MS["h"] + int(time[3:]) * UNIT_MS["m"]
-    last_ms = (now_ms - at_ms) // _DAY_MS * _DAY_MS + at_ms
-    midnight_ms = now_ms // _DAY_MS * _DAY_MS
-    return last_ms >= midnight_ms if looked_ms is None else looked_ms < last_ms
+    return (before_ms - at_ms) // _DAY_MS * _DAY_MS + at_ms
 
 
 def _not_published(place: _Place) -> Message | None:

@@ -107,6 +107,11 @@ def plan_scheduled(
         LogError, SpecError: the log is missing or does not fit the pipeline.
         RequestError: there are too many slices.
     """
+    now_ms = work.ledger.now_ms()
+    if now_ms < interval_end_ms:
+        behind = f"it is {show_instant(now_ms)} on this machine, whose clock is behind the scheduler's"
+        why = f"waits for the end of the interval at {show_instant(interval_end_ms)}: {behind}"
+        return Wait(why=why, watch=Watch(wake_ms=interval_end_ms))
     work, warnings = on_published_spec(work)
     decided = _scheduled(work, interval_end_ms, own_lease=lease_id, events=events)
     match decided:
@@ -215,7 +220,7 @@ def _scheduled(
     view = work.ledger.view()
     if view.hold is not None:
         return Skip(why=describe_hold(view.hold))
-    candidates = due_slices(work, view, min(interval_end_ms, work.ledger.now_ms()))
+    candidates = due_slices(work, view, interval_end_ms)
     if not candidates:
         after = f"after the published head {view.head.result.slice.slice_id}" if view.head else "with data"
         return Skip(why=f"no slice {after} is over by {show_instant(interval_end_ms)}")

@@ -23,6 +23,7 @@ from jobs.wall_clock import now_ms
 from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, day_ms, sales
 from tests.support.message_sinks import HOST, MailSink, WebhookSink, mail_sink, webhook_sink
 from tests.support.simulated_airflow import StateStore
+from windowlib.errors import LedgerError
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG
@@ -328,8 +329,25 @@ def test_while_the_file_is_broken_its_error_and_the_missing_days_are_told_with_t
         assert task.get_task("check_deadlines").execute({"asset_state_store": store}) == subjects
     assert [hook["subject"] for hook in hooks.bodies] == told
     assert str(file) in hooks.bodies[0]["text"]
-    failed(load_dags(file.parent)["replay_sales"], "gate", ValueError("sales.yaml: broken"))
-    assert (hooks.bodies[-1]["event"], len(hooks.bodies)) == ("failed", len(told) + 1)
+    for dag_id, task in (("replay_sales", "gate"), ("alert_sales", "check_deadlines")):
+        failed(load_dags(file.parent)[dag_id], task, ValueError("sales.yaml: broken"))
+        assert hooks.bodies[-1]["subject"] == f"sales: task {task} failed"
+    assert len(hooks.bodies) == len(told) + 2
+
+
+def test_messages_that_cannot_be_made_are_told_as_a_failed_task(
+    dags: "dict[str, DAG]", lake: Lake, hooks: WebhookSink
+) -> None:
+    """Defect: with a ledger that could not be read, the DAG of the messages failed, and nobody was told."""
+    check: Any = dags["alert_sales"].get_task("check_deadlines")
+    ledger = Path(lake.ledger("sales"))
+    (ledger / "_delta_log").mkdir(parents=True)
+    (ledger / "_delta_log" / f"{0:020}.json").write_text("{", encoding="utf-8")
+    with pytest.raises(LedgerError) as unreadable:
+        check.execute({"asset_state_store": StateStore()})
+    failed(dags["alert_sales"], "check_deadlines", unreadable.value)
+    [hook] = hooks.bodies
+    assert hook["subject"] == "sales: task check_deadlines failed"
 
 
 def test_what_was_told_is_not_known_so_the_message_is_sent_again(dags: "dict[str, DAG]", logged: Lines) -> None:

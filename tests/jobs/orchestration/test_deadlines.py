@@ -135,6 +135,16 @@ def test_each_time_of_day_is_looked_at_once_by_the_first_run_at_or_after_it(plac
     assert len(place.look(everything=True).messages) == 3
 
 
+def test_a_clock_behind_the_schedulers_delays_the_first_message_by_a_day_and_no_further_one(place: Place) -> None:
+    """Defect: each look before its time of day was the first one for ever, so no message was ever sent."""
+    place.text = PIPELINE + "\nalerts: {to: chat, not_published_by: '08:00', digest_at: '08:00'}\n"
+    place.told = Told.read(None)
+    assert place.at("2024-01-04T07:59") == []
+    for day in ("2024-01-05", "2024-01-06"):
+        events = [alert.event for alert in place.at(f"{day}T07:59")]
+        assert events == [Event.NOT_PUBLISHED, Event.DIGEST], day
+
+
 def test_a_day_that_has_not_arrived_is_told_as_such(place: Place) -> None:
     [alert] = place.at("2024-01-04T07:00")
     assert told([alert]) == [(Event.NOT_THERE, "2024-01-03: the data is not there")]

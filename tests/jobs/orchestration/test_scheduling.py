@@ -106,6 +106,15 @@ def test_a_scheduled_run_catches_up_from_the_head(airflow: Airflow) -> None:
     )
 
 
+def test_a_run_on_a_machine_whose_clock_is_behind_waits_for_the_end_of_its_interval(airflow: Airflow) -> None:
+    """Defect: it had nothing to replay, and each slice was published by the run after, a whole interval too late."""
+    waits = airflow.decide("2024-01-03", late_ms=-20_000)
+    assert isinstance(waits, Wait)
+    assert "it is 2024-01-02 23:59:40 UTC on this machine" in waits.why
+    assert waits.watch.wake_ms == day_ms("2024-01-03")
+    assert airflow.scheduled("2024-01-03", late_ms=0).slices == ("2024-01-01", "2024-01-02")
+
+
 def test_before_the_first_slice_is_over_the_log_need_not_exist(tmp_path: Path) -> None:
     """Defect: the DAG runs of a pipeline with `first` in the future failed as long as its table did not exist."""
     airflow = Airflow(tmp_path, PIPELINE.replace("slice: {by: day}", "slice: {by: day, first: 2024-01-03}"))
