@@ -238,7 +238,10 @@ def an_erasure_is_accepted_once_and_before_it_is_replayed(commit: Commit) -> Non
         if read.table_id != log.table_id or number not in log.versions:
             continue
         known = {version: slice_ for version, slice_ in log.rewrites_at(read.version).items() if version >= log.expired}
-        reads = [(version, reader) for version, slice_ in known.items() for reader in log.readers(slice_)]
+        digests = log.commits[number].digests.items()
+        own = (event.slice_id, read.digest)
+        reading = next(reading for (slice_, reading), digest in digests if (slice_.slice_id, digest) == own)
+        reads = [(version, reader) for version, slice_ in known.items() for reader in log.readers(slice_, reading)]
         lost = {(read.table_id, version) for version, reader in reads if reader.slice_id == event.slice_id}
         is_accepted = lost <= accepted
         assert is_accepted, "a run has read what is left of a commit that nobody has accepted"

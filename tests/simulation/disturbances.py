@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from random import Random
 
+from tests.simulation.event_log import FIRSTS
 from tests.simulation.replays import LATE_MS
-from tests.simulation.world import DAYS, HOUR_MS, LEASE_MS, SLICES, YEAR_MS, World
+from tests.simulation.world import DAYS, HOUR_MS, LEASE_MS, SLICES, SPECS, YEAR_MS, World
 
 NAMED_RATE = 0.01
 """The probability per step that a person names the history of a restored log."""
@@ -47,6 +48,8 @@ def disturb(world: World, rates: Disturbances) -> None:
     """Advance time, move the clock, kill or pause a process, or change the log, by chance."""
     rng = world.rng
     world.pass_time(rng.randrange(PAUSED_PACE_MS if world.paused_until_ms else PACE_MS))
+    if world.edits and world.features.random() < world.edits:
+        _edit_file(world)
     if rng.random() < rates.jump:
         jump_ms = rng.choice([-YEAR_MS, -6 * HOUR_MS, -LEASE_MS, LEASE_MS // 2, LEASE_MS, 6 * HOUR_MS, YEAR_MS])
         world.now_ms += jump_ms
@@ -59,6 +62,20 @@ def disturb(world: World, rates: Disturbances) -> None:
         world.paused_until_ms[pid] = world.elapsed_ms + rng.randint(1, 6) * HOUR_MS
         world.fault("paused process")
     _disturb_log(world, rates)
+
+
+def _edit_file(world: World) -> None:
+    """Edit the windows, `log.distinct` or `log.slice.first` of the pipeline file, perhaps back."""
+    rng, reading = world.features, world.reading
+    match rng.choice(["windows", "distinct", "first"]):
+        case "windows":
+            world.spec = SPECS[1 - SPECS.index(world.spec)]
+        case "distinct":
+            reach = max(own.reach for own in world.log.readings)
+            world.reading = reading._replace(reach=0 if reading.reach else reach)
+        case _:
+            world.reading = reading._replace(first=rng.choice([0, *FIRSTS]))
+    world.fault("edited pipeline file")
 
 
 def _disturb_log(world: World, rates: Disturbances) -> None:

@@ -17,6 +17,7 @@ from jobs.lake.log_coordinates import SliceFiles
 from jobs.lake.log_files import Entry
 from jobs.lake.pinned_files import PinnedFile
 from jobs.pipeline.look_back import LookBack
+from jobs.pipeline.models.pipeline import Pipeline
 from jobs.runs import LogCoordinates, Slice
 from windowlib.records.column_types import field_node
 
@@ -28,6 +29,7 @@ _SCHEMA: Final = json.dumps({"fields": [field_node(name, node) for name, node in
 REWRITES: Final = frozenset({"UPDATE", "DELETE"})
 RESTORE: Final = "RESTORE"
 MOST_REPEATED: Final = 4
+_DAY_MS: Final = 86_400_000
 _DIGEST_BYTES, _LOOKED_BYTES = 8, 16
 """The digests of a commit file that runs and looks store."""
 
@@ -36,6 +38,23 @@ _DIGEST_BYTES, _LOOKED_BYTES = 8, 16
 def hashed(*parts: str | int) -> str:
     """Return the fingerprint of a list. The schedules have few different ones."""
     return fingerprint([*parts])
+
+
+class Reading(NamedTuple):
+    """A run reads `reach` slices before its own (`log.distinct`), none before number `first` (`log.slice.first`)."""
+
+    reach: int = 0
+    first: int = 0
+
+
+ALONE: Final = Reading()
+FIRSTS: Final = (0, 1, 2)
+"""The numbers of the slices that `log.slice.first` names."""
+
+
+def readings_of(reach: int) -> list[Reading]:
+    """Return the readings of pipeline files with and without `log.distinct`, whose first slice is edited."""
+    return [ALONE, *(Reading(reach, first) for first in FIRSTS)]
 
 
 class Read(NamedTuple):
@@ -73,7 +92,7 @@ class File(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """A commit of the log: the files that all slices have after it, and digests of their entries.
+    """A commit of the log: the files that all slices have after it, and the digests of what runs read.
 
     `content` is that of its own file, and `digest` the digest of that, as runs store it.
     """
@@ -82,7 +101,7 @@ class Commit(NamedTuple):
     at_ms: int
     operation: str
     files: Mapping[Slice, tuple[File, ...]]
-    digests: Mapping[Slice, str]
+    digests: Mapping[tuple[Slice, Reading], str]
     content: bytes
     digest: bytes
 
@@ -100,19 +119,19 @@ class EventLog:
     the numbers at which versions were first opened: id of the table, version, digest of the files of a slice -> number.
     `numbers` maps the digest of a commit file, as looks have it, to the number of the commit.
 
-    With each slice, the runs read `reach` slices before it, in which they look for earlier records (`log.distinct`).
+    Runs read slices before their own, in which they look for earlier records. `readings` are the ways that occur.
     `contents` maps a slice and the fingerprint of what a run has read of it to the amounts that count. `history` has
-    the digests of the records that runs of each slice read, with the numbers from which on they are so. `left` maps
+    the digests of what runs of each slice and reading read, with the numbers from which on they are so. `left` maps
     such a digest to the number of the last commit with these records; the newest ones are not in it. `records` maps a
     slice and the digest of files, as coordinates have it, to that of records. `amount_of` maps the path of a data file
     to its amount.
     """
 
     slices: Sequence[Slice]
-    reach: int = 0
+    readings: Sequence[Reading] = (ALONE,)
     files: dict[Slice, tuple[File, ...]] = field(default_factory=dict)
     commits: list[Commit] = field(default_factory=list)
-    digests: dict[Slice, str] = field(default_factory=dict)
+    digests: dict[tuple[Slice, Reading], str] = field(default_factory=dict)
     tables: int = 1
     name: str = ""
     names: int = 0
@@ -123,14 +142,16 @@ class EventLog:
     numbers: dict[str, int] = field(default_factory=dict)
     contents: dict[tuple[str, str], tuple[int, ...]] = field(default_factory=dict)
     left: dict[str, int] = field(default_factory=dict)
-    history: dict[Slice, list[tuple[int, str]]] = field(default_factory=dict)
+    history: dict[tuple[Slice, Reading], list[tuple[int, str]]] = field(default_factory=dict)
     records: dict[tuple[str, str], str] = field(default_factory=dict)
     amount_of: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, slices: Sequence[Slice], amounts: Sequence[int], *, at_ms: int, reach: int = 0) -> "EventLog":
+    def of(
+        cls, slices: Sequence[Slice], amounts: Sequence[int], *, at_ms: int, readings: Sequence[Reading] = (ALONE,)
+    ) -> "EventLog":
         """Return a log with one amount in each slice."""
-        log = cls(slices=slices, reach=reach)
+        log = cls(slices=slices, readings=readings)
         for slice_, amount in zip(slices, amounts, strict=True):
             log.append(slice_, amount, at_ms=at_ms)
         return log
@@ -169,6 +190,14 @@ class EventLog:
                 rewrites[own] = commit.slice
         return rewrites
 
+    def reading_of(self, pipeline: Pipeline, first: str | None) -> Reading:
+        """Return which slices before a run reads with the spec of a pipeline and a `log.slice.first`."""
+        distinct = pipeline.log.distinct
+        if distinct is None:
+            return ALONE
+        names = [slice_.slice_id for slice_ in self.slices]
+        return Reading(distinct.within_ms // _DAY_MS, names.index(first) if first else 0)
+
     def number_of(self, read: LogCoordinates) -> int:
         """Return the number of the newest commit that coordinates have seen."""
         return self.opened_at[read.table_id, read.version, read.digest]
@@ -176,24 +205,24 @@ class EventLog:
     def amounts(self, slice_: Slice) -> tuple[int, ...]:
         return tuple(file.amount for file in self.files.get(slice_, ()))
 
-    def before(self, slice_: Slice) -> Sequence[Slice]:
+    def before(self, slice_: Slice, reading: Reading) -> Sequence[Slice]:
         """Return the slices before that a run of a slice reads as well."""
         place = self.slices.index(slice_)
-        return self.slices[max(place - self.reach, 0) : place]
+        return self.slices[max(place - reading.reach, reading.first, 0) : place]
 
-    def readers(self, slice_: Slice) -> Sequence[Slice]:
+    def readers(self, slice_: Slice, reading: Reading) -> Sequence[Slice]:
         """Return a slice and the slices after it whose runs read it as well."""
         place = self.slices.index(slice_)
-        return self.slices[place : place + 1 + self.reach]
+        return self.slices[place : place + 1 + (reading.reach if place >= reading.first else 0)]
 
-    def read(self, slice_: Slice, paths: Mapping[str, Iterable[str]] | None = None) -> Read:
+    def read(self, slice_: Slice, reading: Reading, paths: Mapping[str, Iterable[str]] | None = None) -> Read:
         """Return what a run reads of a slice, now or in data files (slice -> paths)."""
 
         def amounts(own: Slice) -> tuple[int, ...]:
             return self.amounts(own) if paths is None else (*map(self.amount_of.__getitem__, paths[own.slice_id]),)
 
-        before = [amount for own in self.before(slice_) for amount in amounts(own)]
-        return Read.of(amounts(slice_), before=before if self.reach else None)
+        before = [amount for own in self.before(slice_, reading) for amount in amounts(own)]
+        return Read.of(amounts(slice_), before=before if reading.reach else None)
 
     def append(self, slice_: Slice, amount: int, *, at_ms: int) -> None:
         """Append a record."""
@@ -257,9 +286,9 @@ class EventLog:
         """Return the number of the last commit at which a slice had records with this digest."""
         return self.left.get(digest, len(self.commits))
 
-    def records_at(self, slice_: Slice, number: int) -> str:
-        """Return the digest of the records that a slice had after a commit."""
-        return next(digest for since, digest in reversed(self.history[slice_]) if since <= number)
+    def records_at(self, slice_: Slice, reading: Reading, number: int) -> str:
+        """Return the digest of the records that a run of a slice read after a commit."""
+        return next(digest for since, digest in reversed(self.history[slice_, reading]) if since <= number)
 
     def kept(self, version: int) -> Commit | None:
         """Return the commit of the newest table with a version, if its file is there."""
@@ -302,18 +331,20 @@ class EventLog:
         self.versions.append(number)
 
     def _remember(self, changed: Slice, number: int) -> None:
-        """Remember the records that a slice, and those whose runs read it, have from a commit on."""
-        for slice_ in self.readers(changed):
-            before, read = self.before(slice_), self.read(slice_)
+        """Remember what the runs of a slice, and of those whose runs read it, read from a commit on."""
+        for reading, slice_ in [(own, slice_) for own in self.readings for slice_ in self.readers(changed, own)]:
+            before, read = self.before(slice_, reading), self.read(slice_, reading)
             back = LookBack(slices=(slice_,), outside=(*before,), reach={slice_.slice_id: range(len(before))})
             files = [file for own in (*before, slice_) for file in self.files.get(own, ())]
             self.contents[slice_.slice_id, read.fingerprint] = read.kept
-            self.digests[slice_] = SliceFiles.grouped((file.data for file in files), back).digests[slice_.slice_id]
-            self._follow(slice_, number, hashed(slice_.slice_id, *(part for file in files for part in file[:2])))
+            grouped = SliceFiles.grouped((file.data for file in files), back)
+            self.digests[slice_, reading] = grouped.digests[slice_.slice_id]
+            records = hashed(slice_.slice_id, *(part for file in files for part in file[:2]))
+            self._follow((slice_, reading), number, records)
 
-    def _follow(self, slice_: Slice, number: int, records: str) -> None:
-        self.records[slice_.slice_id, self.digests[slice_]] = records
-        history = self.history.setdefault(slice_, [])
+    def _follow(self, read: tuple[Slice, Reading], number: int, records: str) -> None:
+        self.records[read[0].slice_id, self.digests[read]] = records
+        history = self.history.setdefault(read, [])
         self.left.update({before: number - 1 for _since, before in history[-1:]})
         self.left.pop(records, None)
         history.append((number, records))

@@ -34,7 +34,7 @@ from jobs.runs import Slice
 from tests.simulation.event_log import NODES, URI
 from tests.simulation.opened_log import LogSystem, OpenedLog, commit_files, opened_log
 from tests.simulation.replays import CARRIED, LATE_MS, Counted
-from tests.simulation.world import LAKE, SLICES, SPECS, World
+from tests.simulation.world import LAKE, SLICES, World
 from windowlib.errors import RequestError
 from windowlib.records.column_types import spell_type
 from windowlib.watermarks.timeline import ALL_SOURCES, SourceRow
@@ -112,14 +112,14 @@ def patch_log(world: World, patch: pytest.MonkeyPatch, on_look: OnLook) -> None:
         patch.setattr(module, "log_engine", _engine_of)
     patch.setattr(log_state, "tables_in_log", lambda _lake, _pipeline: None)
     patch.setattr(changed_slices, "_looked", checked)
-    patch.setattr(restatements, "load_file", lambda _path: world.pipeline(SPECS[0]))
+    patch.setattr(restatements, "load_file", lambda _path: world.pipeline(world.spec))
     patch.setattr(restatements, "lake_of", lambda _root: LAKE)
     patch.setattr(restatements, "open_request_context", lambda _pipeline, _lake, **_clock: _context_of_running(world))
     _patch_repairs(world, patch)
 
 
 def _context_of_running(world: World) -> RequestContext:
-    return world.request_context(world.running(), SPECS[0])
+    return world.request_context(world.running(), world.spec)
 
 
 def _patch_repairs(world: World, patch: pytest.MonkeyPatch) -> None:
@@ -148,7 +148,7 @@ def _patch_repairs(world: World, patch: pytest.MonkeyPatch) -> None:
             raise RequestError(f"{OPEN_DIFFER}. Request {request.request_id} is closed")
 
     def request_lateness_ms(request: Request) -> int:
-        return lateness_ms(stored_spec.stored_pipeline(world.pipeline(SPECS[0]), request))
+        return lateness_ms(stored_spec.stored_pipeline(world.pipeline(world.spec), request))
 
     patch.setattr(repair_range, "_late_rows", late_rows)
     patch.setattr(late_repair, "_check_states", check_states)

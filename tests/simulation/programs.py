@@ -51,8 +51,8 @@ Program = Callable[[World, Actor, Random], None]
 def run_by_hand(world: World, actor: Actor, rng: Random) -> None:
     """Play `hindcast run`, with or without publication."""
     world.kinds[actor.pid] = RUN
-    work = world.request_context(actor, SPECS[0] if rng.random() < 0.85 else SPECS[1])
-    start = rng.choice([0, 0, 0, rng.randrange(DAYS)])
+    work = world.request_context(actor, world.spec if rng.random() < 0.85 else SPECS[1])
+    start = max(rng.choice([0, 0, 0, rng.randrange(DAYS)]), world.reading.first)
     end = rng.randrange(start, DAYS) + 1
     asked = Asked(
         from_ms=FIRST_MS + start * DAY_MS, to_ms=FIRST_MS + end * DAY_MS, who=actor.name, reason="run",
@@ -65,8 +65,9 @@ def run_by_hand(world: World, actor: Actor, rng: Random) -> None:
 def follow(world: World, actor: Actor, rng: Random) -> None:
     """Play `hindcast follow` of a pipeline that reads another one, whose published slices are all or the first ones."""
     world.kinds[actor.pid] = FOLLOW
-    work, _warnings = following(world.request_context(actor, SPECS[0]))
+    work, _warnings = following(world.request_context(actor, world.spec))
     slices, publishes = SLICES[: rng.choice([DAYS, rng.randrange(DAYS) + 1])], rng.random() < 0.7
+    slices = slices[world.reading.first :] or SLICES[-1:]
     asked = replace(follow_command._asked(work, slices, reason="", publishes=publishes), who=actor.name)
     run = partial(run_request, work, replayer=MemoryReplayer(world, actor), staging=Staging())
     run_command._in_its_turn(work, asked, run, publishes=publishes, ways="Decide it")
@@ -80,10 +81,13 @@ def adopt(world: World, actor: Actor, rng: Random) -> None:
     if head is None:
         return
     last = SLICES.index(head.result.slice)
-    first = rng.randrange(last + 1)
+    first = max(rng.randrange(last + 1), world.reading.first)
+    if first > last:
+        return
     asked = Asked(
         from_ms=SLICES[first].start_ms, to_ms=SLICES[last].end_ms, who=actor.name, reason="adopt",
-        warm_up=WarmUp(first=SLICES[max(first - 1, 0)]), if_open=rng.choice([IfOpen.REPLACE, IfOpen.REFUSE]),
+        warm_up=WarmUp(first=SLICES[max(first - 1, world.reading.first)]),
+        if_open=rng.choice([IfOpen.REPLACE, IfOpen.REFUSE]),
     )  # fmt: skip
     run_request(work, asked, MemoryReplayer(world, actor), publish=rng.random() < 0.8)
 
@@ -95,8 +99,8 @@ def try_candidate(world: World, actor: Actor, rng: Random) -> None:
     published = [slice_ for slice_ in SLICES if slice_.slice_id in work.ledger.view().published]
     end_ms = published[-1].end_ms if published and rng.random() < 0.8 else rng.choice(SLICES).end_ms
     asked = Asked(
-        from_ms=FIRST_MS, to_ms=end_ms, who=actor.name, reason="candidate", is_fresh=rng.random() < 0.2,
-        kind=RequestKind.CANDIDATE,
+        from_ms=SLICES[world.reading.first].start_ms, to_ms=end_ms, who=actor.name, reason="candidate",
+        is_fresh=rng.random() < 0.2, kind=RequestKind.CANDIDATE,
     )  # fmt: skip
     staging = Staging(chunk=rng.choice([None, 1, 2]))
     outcome = run_request(work, asked, MemoryReplayer(world, actor), staging=staging)
@@ -170,7 +174,7 @@ def _end_of_dag_run(world: World, run: DagRun, decision: Replay, *, who: str) ->
 
 def _context(world: World) -> RequestContext:
     """Return the context of a task of the plain pipeline."""
-    return world.request_context(world.running(), SPECS[0])
+    return world.request_context(world.running(), world.spec)
 
 
 def _planned(world: World, run: DagRun) -> Decision:
@@ -249,7 +253,7 @@ def repair(world: World, actor: Actor, rng: Random) -> None:
     """Play `hindcast repair` of a range, with --run or with --propose."""
     world.kinds[actor.pid] = RUN
     work, _warnings = on_published_spec(_context(world))
-    first = rng.choice([0, 0, rng.randrange(DAYS)])
+    first = max(rng.choice([0, 0, rng.randrange(DAYS)]), world.reading.first)
     end = rng.choice([DAYS, rng.randrange(first, DAYS) + 1])
     late = repair_of(
         work, from_ms=SLICES[first].start_ms, to_ms=SLICES[end - 1].end_ms,
@@ -282,7 +286,7 @@ def _run_in_turn(world: World, actor: Actor, work: RequestContext, asked: Asked,
 def decide(world: World, actor: Actor, rng: Random) -> None:
     """Play a person who publishes, waives, rolls back, resumes, cancels or accepts commits that removed records."""
     world.kinds[actor.pid] = HUMAN
-    work = world.request_context(actor, SPECS[0])
+    work = world.request_context(actor, world.spec)
     view = work.ledger.view()
     match rng.choice(
         [
@@ -324,7 +328,7 @@ def decide(world: World, actor: Actor, rng: Random) -> None:
 def mend_rows(world: World, actor: Actor, rng: Random) -> None:
     """Damage a file of a run, or take a run whose files were damaged before, and play `hindcast mend` of its slice."""
     world.kinds[actor.pid] = HUMAN
-    work = world.request_context(actor, SPECS[0])
+    work = world.request_context(actor, world.spec)
     runs = [*work.ledger.view().runs.values()]
     if not runs:
         return
@@ -354,7 +358,7 @@ def tidy(world: World, actor: Actor, rng: Random) -> None:
     world.kinds[actor.pid] = HUMAN
     if rng.random() < 0.5:
         actor.host, world.ahead_ms[actor.pid] = "h3", YEAR_MS
-    work, files = world.request_context(actor, SPECS[0]), MemoryFiles(world, actor)
+    work, files = world.request_context(actor, world.spec), MemoryFiles(world, actor)
     for _ in range(rng.choice([1, 3])):
         older_than_ms = rng.choice([0, 0, 5_000, LEASE_MS])
         clean(work, files, older_than_ms=older_than_ms, who=actor.name, check_rows=no_rows, dry_run=rng.random() < 0.1)

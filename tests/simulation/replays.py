@@ -97,9 +97,10 @@ class MemoryReplayer:
         paths = defaultdict[str, list[str]](list)
         for file in pinned.whole.files:
             paths[file.slice_id].append(file.path)
+        reading = world.log.reading_of(order.pipeline, order.pipeline.log.slice.first)
         for slice_ in order.slices:
             log = pinned.coordinates(slice_.slice_id)
-            read = world.log.read(slice_, paths)
+            read = world.log.read(slice_, reading, paths)
             results.append(result_of(order.pipeline, slice_, read, state=state, attempt_id=order.attempt_id, log=log))
             state = results[-1].state_after
         self.actor.stop_here("end of replay")

@@ -29,18 +29,20 @@ def a_look_tells_what_the_log_had(log: EventLog, view: LedgerView, look: Look, r
     number = log.numbers[look.commit]
     accepted = {entry.rewrite.version for entry in view.accepted if entry.table_id == look.table_id}
     rewrites = log.rewrites_at(look.version)
-    reads = [(version, reader) for version, slice_ in rewrites.items() for reader in log.readers(slice_)]
-    lost = {slice_ for version, slice_ in reads if version not in accepted and version >= log.expired}
-    changed, unknown = set(), {slice_.slice_id for version, slice_ in reads if version < log.expired}
+    changed, unknown = set(), set()
     for run in map(view.run, run_ids):
         slice_, chain = run.result.slice, view.chain_run(run.result.run_id)
+        reading = log.reading_of(spec_of(view, run), look.first)
+        removals = [version for version, lost in rewrites.items() if slice_ in log.readers(lost, reading)]
+        is_lost = any(version not in accepted and version >= log.expired for version in removals)
         read = records_read(log, run)
         if chain.result.input_fingerprint == run.result.input_fingerprint:  # else it is not a repair of this run
             read |= records_read(log, chain)
-        if slice_ in lost or log.records_at(slice_, number) not in read:
+        is_left_out = log.slices.index(slice_) < reading.first  # its run has read slices that no run reads now
+        if not is_left_out and (is_lost or log.records_at(slice_, reading, number) not in read):
             changed.add(slice_.slice_id)
         seen = [own.log.version for own in (*run.sightings, *chain.sightings) if own.log.table_id == look.table_id]
-        if not seen or max(seen) + 1 < log.expired:
+        if is_left_out or not seen or max(seen) + 1 < log.expired or any(version < log.expired for version in removals):
             unknown.add(slice_.slice_id)
     wrong = look.changed.keys() ^ changed
     assert not wrong - (unknown - changed), f"it names {sorted(look.changed)}, and {sorted(changed)} have changed"

@@ -24,7 +24,7 @@ from tests.simulation.checkers import Checkers, Violation
 from tests.simulation.current_table import CurrentTable
 from tests.simulation.damage import patch_mending
 from tests.simulation.disturbances import Disturbances, disturb
-from tests.simulation.event_log import EventLog
+from tests.simulation.event_log import EventLog, Reading, readings_of
 from tests.simulation.log_access import OPEN_DIFFER, patch_log
 from tests.simulation.memory_store import NO_FAULTS, FaultRates
 from tests.simulation.observer import Observer
@@ -53,11 +53,12 @@ from tests.simulation.world import (
     DAY_MS,
     DAYS,
     FIRST_MS,
+    HOUR_MS,
+    LEASE_MS,
     RESTATING,
     RETENTION,
     RULES,
     SLICES,
-    SPECS,
     YEAR_MS,
     MemoryFiles,
     SimulatedThreading,
@@ -69,6 +70,8 @@ MOST_REPAIRS = 8
 """So many repairs take all late records."""
 MOST_STEPS = 50_000
 """A schedule with more steps does not end."""
+FURTHER = 0.3
+"""The part of the schedules in which somebody may edit the pipeline file, and clocks may differ."""
 SHOWN_STEPS = 60
 """A failure shows so many of its last steps."""
 REFUSED_REPAIR = "last repair that is refused"
@@ -117,7 +120,10 @@ def play(seed: int, world: World | None = None) -> Played:
     checkers = Checkers(Observer(world))
     world.on_commit, world.on_removal = checkers.committed, checkers.removed
     amounts, drawn = [rng.randrange(1, 9) for _ in range(DAYS)], Random(f"features of {seed}")
-    world.log = EventLog.of(SLICES, amounts, at_ms=world.now_ms, reach=drawn.choice([0, 0, 1, 2]))
+    _draw_features(world, seed, reach=drawn.choice([0, 0, 1, 2]))
+    reach = world.reading.reach or world.features.choice([1, 2])
+    readings = readings_of(reach) if world.edits else [world.reading]
+    world.log = EventLog.of(SLICES, amounts, at_ms=world.now_ms, readings=readings)
     world.rule, world.retention, world.restating = rng.choice(RULES), rng.choice(["", RETENTION]), rng.choice(RESTATING)
     with simulated(world, checkers):
         try:
@@ -135,6 +141,16 @@ def play(seed: int, world: World | None = None) -> Played:
     return Played(
         seed=seed, steps=world.steps, written=checkers.observer.written, faults=world.faults, trace=tuple(world.trace)
     )
+
+
+def _draw_features(world: World, seed: int, *, reach: int) -> None:
+    """Draw whether the pipeline file is edited, and whether the clock of a host is wrong."""
+    world.reading, world.features = Reading(reach), Random(f"further 32 of {seed}")
+    rng = world.features
+    if rng.random() < FURTHER:
+        world.edits = rng.choice([0.0, 0.003, 0.02])
+        wrong_ms = [sign * ms for sign in (-1, 1) for ms in (LEASE_MS, HOUR_MS, 6 * HOUR_MS)]
+        world.skew_ms = {"h2": rng.choice([0, *wrong_ms])}
 
 
 @contextmanager
@@ -228,6 +244,7 @@ def _settle(world: World, checkers: Checkers) -> None:
     log = world.log
     if log.restored is not None and (log.version > log.restored or world.rng.random() < 0.5):
         log.give_name()
+    world.reading = world.reading._replace(first=0)
     world.pass_time(10 * YEAR_MS)  # every lease has expired, also one that a clock ahead by years has written
     _alone(world, checkers, lambda actor: _run_all(world, actor))
     if not world.faults[REFUSED]:
@@ -260,7 +277,7 @@ def _alone(world: World, checkers: Checkers, work: Callable[[Actor], None]) -> N
 
 
 def _run_all(world: World, actor: Actor) -> None:
-    work = world.request_context(actor, SPECS[0])
+    work = world.request_context(actor, world.spec)
     accept_erased(work, actor, None)
     asked = Asked(from_ms=FIRST_MS, to_ms=FIRST_MS + DAYS * DAY_MS, who="last", reason="settle", if_open=IfOpen.REPLACE)
     try:
@@ -275,14 +292,14 @@ def _run_all(world: World, actor: Actor) -> None:
 
 
 def _clean_all(world: World, actor: Actor) -> None:
-    work = world.request_context(actor, SPECS[0])
+    work = world.request_context(actor, world.spec)
     clean(work, MemoryFiles(world, actor), older_than_ms=0, who="last", check_rows=no_rows, dry_run=False)
 
 
 def _repair_all(world: World, actor: Actor) -> None:
     """Repair until no late record is left, or a repair is refused: windows are open after it that differ."""
     for _ in range(MOST_REPAIRS):
-        work = world.request_context(actor, SPECS[0])
+        work = world.request_context(actor, world.spec)
         late = repair_of(work, from_ms=None, to_ms=None, at_most_ms=None)
         if not late.late:
             return
@@ -308,13 +325,13 @@ def _has_no_late_record(view: LedgerView) -> None:
 def _is_as_undisturbed(world: World, view: LedgerView) -> None:
     """Compare the published chain with a replay of the whole log. `readers_see_rows_of_the_log` compares the rows."""
     assert view.published.keys() == {slice_.slice_id for slice_ in SLICES}, "every slice is published"
-    state = EMPTY_STATE
+    pipeline, state = world.pipeline(world.spec), EMPTY_STATE
     for slice_ in SLICES:
         run = view.chain_run(view.published[slice_.slice_id])
         start = run.result.state_before
         assert start == state or (run.is_chain_start and start == EMPTY_STATE), f"{slice_.slice_id} does not follow"
         wanted = result_of(
-            world.pipeline(SPECS[0]), slice_, world.log.read(slice_), state=start, attempt_id="", log=run.result.log
+            pipeline, slice_, world.log.read(slice_, world.reading), state=start, attempt_id="", log=run.result.log
         )
         shown = (run.result.run_id, dict(run.result.digests))
         assert shown == (wanted.run_id, dict(wanted.digests)), slice_.slice_id

@@ -23,7 +23,7 @@ from jobs.planning.log_state import LogState, read_log_state
 from jobs.planning.request_context import RequestContext
 from jobs.runs import Slice
 from tests.simulation.actors import Actor
-from tests.simulation.event_log import EventLog
+from tests.simulation.event_log import ALONE, EventLog, Reading
 from tests.simulation.memory_store import Access, FaultRates, MemoryLedger, MemoryStore, MemoryTable, SharedLedger
 from tests.support.fake_replay import PIPELINE, day_ms, sales
 
@@ -45,8 +45,8 @@ RESTATING = (
     "restate: {mode: auto, at_most_slices: 1}\nrepair: {mode: auto, at_most_lateness: 3h}\n",
 )
 """What the schedule does about changed and late records."""
-ORDER = "  order: [id]\n"
-"""A line of the part `log` of the pipeline files."""
+ORDER, CUT = "  order: [id]\n", "slice: {by: day}"
+"""Parts of `log` of the pipeline files."""
 PLAIN = sales()
 SLICES = slices_between(PLAIN, FIRST_MS, FIRST_MS + DAYS * DAY_MS)
 Rows = tuple[str, Attempt]
@@ -93,6 +93,11 @@ class World:
     rule: str = ""  # the part `publish` of the pipeline files
     retention: str = ""  # their retention
     restating: str = ""  # what they tell of changed and late records
+    spec: str = SPECS[0]  # the spec of the pipeline file, until somebody edits it
+    reading: Reading = ALONE  # its `log.distinct` and `log.slice.first`
+    skew_ms: Mapping[str, int] = field(default_factory=dict)  # host -> how far its clock is ahead
+    edits: float = 0.0  # the probability per step that somebody edits the pipeline file
+    features: Random = field(default_factory=lambda: Random(0))  # draws what most schedules do not have
     on_commit: Callable[[Actor, Sequence[Row]], None] = field(default=lambda _actor, _rows: None)
     on_removal: Callable[[Collection[str]], None] = field(default=lambda _paths: None)
 
@@ -109,6 +114,7 @@ class World:
         """Start a process with a new pid."""
         self.next_pid += 1
         actor = Actor(name=f"{name} {self.next_pid}", host=host, pid=self.next_pid, work=work)
+        self.ahead_ms[actor.pid] = self.skew_ms.get(host, 0)
         self.alive.add(actor.pid)
         self.actors.append(actor)
         return actor
@@ -178,8 +184,10 @@ class World:
     def pipeline(self, text: str) -> Pipeline:
         """Return the content of a pipeline file: a spec, and the rules of the world."""
         log = f"{ORDER}  history: {self.log.name}\n" if self.log.name else ORDER
-        log += f"  distinct: {{by: [id], within: {self.log.reach}d}}\n" if self.log.reach else ""
+        reach, first = self.reading
+        log += f"  distinct: {{by: [id], within: {reach}d}}\n" if reach else ""
         text = text.replace(ORDER, log)
+        text = text.replace(CUT, f"slice: {{by: day, first: {SLICES[first].slice_id}}}") if first else text
         return sales(text + self.rule + self.retention + self.restating)
 
     def request_context(self, actor: Actor, text: str) -> RequestContext:
