@@ -4,7 +4,6 @@
 """
 
 from collections.abc import Callable, Collection, Mapping
-from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -12,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from windowlib.columnar.hash_input import int_words, is_constant, is_number, short_decimals, spans_of, validity
+from windowlib.columnar.hash_input import int_words, is_constant, short_decimals, spans_of, validity
 from windowlib.columnar.xxhash import Numbers, Words, hash_short, hash_spans, hash_words, is_compiled
 from windowlib.errors import SpecError
 from windowlib.records.xxh64 import SEED, name_seed
@@ -22,9 +21,6 @@ BLOCK: Final = 32_768
 
 COMPILED_BLOCK: Final = 131_072
 """Compiled loops hash so many rows together: they read each word once, and each call costs 5 us."""
-
-STACKED: Final = 512
-"""At most this many rows are hashed with all columns of numbers at once, because each array operation costs 0.5 us."""
 
 PROBE: Final = 256
 """If so many rows have one value, all are compared, and a column with one value is hashed once.
@@ -46,7 +42,6 @@ def row_hashes(
     seed: int | Words,
     *,
     block: int | None = None,
-    stacked: int = STACKED,
     probe: int = PROBE,
     special: Mapping[str, Special] = MappingProxyType({}),
     constant: Collection[str] = (),
@@ -55,9 +50,8 @@ def row_hashes(
 
     The columns have any types that `value_hashes` accepts, in any order. `seed` is that of all rows, usually of the
     name of their table, or one per row. `block` rows are hashed together; the default depends on what hashes (`BLOCK`).
-    Of at most `stacked` rows, all columns of numbers are hashed together. `probe` rows tell whether a column may have
-    one value, or a column of texts few different ones. `special` has the columns that `value_hashes` does not hash, and
-    their function. `constant` columns have the same value in all rows.
+    `probe` rows tell whether a column may have one value, or a column of texts few different ones. `special` has the
+    columns that `value_hashes` does not hash, and their function. `constant` columns have the same value in all rows.
     """
     hashes = np.empty(rows.num_rows, np.uint64)
     if block is None:
@@ -65,7 +59,7 @@ def row_hashes(
     words = np.empty(min(block, rows.num_rows), np.uint64)
     at = 0
     for batch in [rows] if isinstance(rows, pa.RecordBatch) else rows.to_batches():
-        word, varying = _folds(batch, special, constant=constant, stacked=stacked, probe=probe)
+        word, varying = _folds(batch, special, constant=constant, probe=probe)
         for start in range(0, batch.num_rows, block):
             part = words[: min(block, batch.num_rows - start)]
             part[:] = word
@@ -78,10 +72,10 @@ def row_hashes(
 
 
 def _folds(
-    batch: pa.RecordBatch, special: Mapping[str, Special], *, constant: Collection[str], stacked: int, probe: int
+    batch: pa.RecordBatch, special: Mapping[str, Special], *, constant: Collection[str], probe: int
 ) -> tuple[int, list[Fold]]:
     """Return what the hashes of a batch's rows are made of: a word for all constant columns, and the other columns."""
-    word, varying, numbers = 0, list[Fold](), dict[str, pa.Array]()
+    word, varying = 0, list[Fold]()
     for name, array in zip(batch.schema.names, batch.columns, strict=True):
         seed, hash_values = name_seed(name), special.get(name, value_hashes)
         is_long = len(array) > 4 * probe and name not in special
@@ -90,11 +84,9 @@ def _folds(
                 word ^= int(hash_values(array.slice(0, 1), seed)[0])
         elif name in special:
             varying.append(_fold_of(array, seed, hash_values))
-        elif batch.num_rows <= stacked and is_number(array.type):
-            numbers[name] = array
         else:
             varying.append(_fold_of_any(array, seed, probe=probe))
-    return word, [*varying, partial(_fold_in, _stacked_folds(numbers))] if numbers else varying
+    return word, varying
 
 
 def is_repetitive(array: pa.Array, *, probe: int) -> bool:
@@ -107,10 +99,6 @@ def is_repetitive(array: pa.Array, *, probe: int) -> bool:
         return False
     ends = pa.concat_arrays([array.slice(0, probe), array.slice(len(array) - probe)])
     return len(ends.unique()) <= max(probe // _REPEATED, 1)
-
-
-def _fold_in(hashes: Words, start: int, words: Words) -> None:
-    words ^= hashes[start : start + len(words)]
 
 
 def _fold_of(array: pa.Array, seed: int, hash_values: Special) -> Fold:
@@ -134,17 +122,6 @@ def _fold_of_any(array: pa.Array, seed: int, *, probe: int) -> Fold:
         words ^= _of_indices(array.indices.slice(start, len(words)), known)
 
     return fold
-
-
-def _stacked_folds(columns: Mapping[str, pa.Array]) -> Words:
-    """Return the XOR of the hashes of columns of numbers: one array operation for all columns instead of one each."""
-    words = np.stack([column for array in columns.values() if (column := int_words(array)) is not None])
-    seeds = np.array([[name_seed(name)] for name in columns], np.uint64)
-    hashes = hash_words(words, seeds)
-    for row, array in zip(hashes, columns.values(), strict=True):
-        _without_nulls(row, array)
-    folded: Words = np.bitwise_xor.reduce(hashes, axis=0)
-    return folded
 
 
 def value_hashes(array: pa.Array, seed: int) -> Words:

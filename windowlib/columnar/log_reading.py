@@ -18,14 +18,12 @@ class TimeColumn:
 class LogReading:
     """How to read the records of a log: its version, its slices and the roles of its columns.
 
-    `slices` maps the values of the slice columns, joined by `/`, to the number of a slice in the chunk. If `order` is
-    None, records are in the order of commits. `gap` is the column of each record's own session gap, if
-    the pipeline has such sessions. `widened` maps a column whose type was widened in place to its first Spark type.
-    `moved` has the files whose row ids are not in the order of appending: the id of the first row -> the place of this
-    row in the order, as (commit, number in the commit).
+    `slices` maps the values of the slice columns, joined by `/`, to the number of a slice in the chunk. `gap` is the
+    column of each record's own session gap, if the pipeline has such sessions. `widened` maps a column whose type was
+    widened in place to its first Spark type. `moved` has the files whose row ids are not in the order of appending: the
+    id of the first row -> the place of this row in the order, as (commit, number in the commit).
     """
 
-    uri: str
     version: int
     slice_columns: tuple[str, ...]
     slices: Mapping[str, int]
@@ -34,7 +32,6 @@ class LogReading:
     arrival_time: TimeColumn | None
     gap: TimeColumn | None
     record_id: str | None
-    order: tuple[str, ...] | None
     widened: Mapping[str, str] = field(default_factory=dict)
     moved: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 

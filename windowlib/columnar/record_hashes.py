@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from windowlib.columnar.arrow import arrow_type
 from windowlib.columnar.hash_input import validity
-from windowlib.columnar.hashing import STACKED, Special, row_hashes, value_hashes
+from windowlib.columnar.hashing import Special, row_hashes, value_hashes
 from windowlib.columnar.xxhash import Numbers, Words
 from windowlib.records import tables
 from windowlib.records.column_types import parse_type
@@ -26,7 +26,6 @@ def record_hashes(
     *,
     constant: Collection[str] = (),
     block: int | None = None,
-    stacked: int = STACKED,
 ) -> Numbers:
     """Return the `record_hash` of each record of a log.
 
@@ -39,7 +38,7 @@ def record_hashes(
     special: dict[str, Special] = {
         name: partial(_first_hashes, first=arrow_type(parse_type(kind))) for name, kind in widened.items()
     }
-    return row_hashes(records, name_seed(RECORD), block=block, stacked=stacked, special=special, constant=constant)
+    return row_hashes(records, name_seed(RECORD), block=block, special=special, constant=constant)
 
 
 def invalid_ids(record_hash: pa.Array, reason: pa.Array) -> Numbers:

@@ -46,8 +46,8 @@ def hash_words(words: Words, seed: int | Words, *, out: Words | None = None) -> 
 
     `seed` is one seed, or one per word. The array `out` may not share memory with the words.
     """
-    loops = PROCESS.for_words(words.size)
-    if loops is not None and words.ndim == 1:
+    loops = PROCESS.for_words(len(words))
+    if loops is not None:
         hashes = np.empty(len(words), np.uint64) if out is None else out
         if isinstance(seed, int):
             loops.hash_words(contiguous(words), seed & xxh64.MASK, hashes)

@@ -14,7 +14,6 @@ from jobs.replay.chunk.time_steps import needs_pass
 from jobs.replay.intake.log_blocks import LogColumns
 from jobs.replay.sizes import SIZES, Sizes
 from jobs.runs import Slice
-from jobs.storage import spark_uri
 from windowlib.columnar.log_reading import LogReading, TimeColumn
 from windowlib.kernels.coverage import why_not_combined
 
@@ -57,7 +56,6 @@ class ChunkLog:
         log = self.pipeline.log
         needs_arrival = self.tables.engine.needs_clock or log.distinct is not None
         return LogReading(
-            uri=spark_uri(self.log.uri),
             version=self.log.version,
             slice_columns=log.slice.columns,
             slices={value: numbers[slice_id] for value, slice_id in self.log.partitions().items()},
@@ -66,7 +64,6 @@ class ChunkLog:
             arrival_time=_time_column(log.arrival_time) if needs_arrival and log.arrival_time else None,
             gap=_gap_column(self.pipeline),
             record_id=log.record_id,
-            order=log.order_columns,
             widened=self.log.widened,
             moved=self.log.moved(),
         )

@@ -41,9 +41,7 @@ def test_every_record_has_the_hash_of_the_definition_in_blocks_of_any_size() -> 
         rows = [
             {name: random_value(rng, kind) for name, kind in kinds.items()} for _ in range(rng.choice([0, 1, 9, 50]))
         ]
-        found = record_hashes(
-            _chunked(rows, kinds, rng), block=rng.choice([1, 3, 1000]), stacked=rng.choice([0, 8, 1000])
-        )
+        found = record_hashes(_chunked(rows, kinds, rng), block=rng.choice([1, 3, 1000]))
         assert found.tolist() == [plain_row("record", row, kinds) for row in rows]
 
 
@@ -157,8 +155,8 @@ def test_constant_columns_have_the_hashes_of_single_values() -> None:
                 rng.randint(0, 1)
             )
         rows = pa.table({"x": array})
-        expected = row_hashes(rows, 7, probe=len(values), stacked=0)
-        assert (row_hashes(rows, 7, probe=rng.randint(1, 4), stacked=0, block=rng.randint(1, 50)) == expected).all()
+        expected = row_hashes(rows, 7, probe=len(values))
+        assert (row_hashes(rows, 7, probe=rng.randint(1, 4), block=rng.randint(1, 50)) == expected).all()
         plain = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
         if is_constant(plain, probe=rng.randint(1, 4)):
             assert len(set(map(repr, plain.to_pylist()))) == 1
