@@ -48,6 +48,8 @@ class Kept:
     past: list[PastView] = field(default_factory=list)
     cleanings: int = 0
     refused: int = 0
+    needed: frozenset[str] = frozenset()
+    """The slices of the requests that were open at the observation before."""
 
     def note_order(self, order: ReplayOrder, now_ms: int) -> None:
         """Note the attempts that a replay writes."""
@@ -70,13 +72,18 @@ class Kept:
         if len(cleanings) > self.cleanings:
             self.cleanings = len(cleanings)
             self._check_clean(world, view, where)
+        self.needed = _needed(view)
 
     def _check_clean(self, world: World, view: LedgerView, where: str) -> None:
         now_ms = world.airflow.clock.ms
-        needed = [slice_ for request in view.open_requests() for slice_ in _slices(view, request)]
+        needed = _needed(view)
         over = [run_id for run_id, since_ms in self.gone_ms.items() if now_ms - since_ms >= SUPERSEDED_DAYS * DAY_MS]
-        self.removed |= {run_id for run_id in over if self.places[run_id][0] not in needed}
         stored, places = _stored(world), self.places
+        # A request may have been open at the clean-up, and have been published since.
+        perhaps = {run_id for run_id in over if places[run_id][0] not in needed}
+        self.removed |= {
+            run_id for run_id in perhaps if places[run_id][0] not in self.needed or places[run_id] not in stored
+        }
         left = {run_id for run_id in self.removed if places[run_id] in stored}
         assert not left, f"{where}: rows of {left} are stored beyond the retention"
         kept = (self.visible | self.gone_ms.keys() - set(over)) & self.with_rows
@@ -88,7 +95,7 @@ class Kept:
             place
             for place, (written_ms, slice_) in self.written.items()
             if place not in seen_places
-            and slice_.slice_id not in needed
+            and slice_.slice_id not in needed | self.needed
             and now_ms - written_ms >= UNPUBLISHED_DAYS * DAY_MS
         }
         assert not unpublished & stored, f"{where}: {unpublished & stored} were never published, and are stored"
@@ -105,6 +112,10 @@ class Kept:
                 assert seen(world, at=past.version) == past.values, f"{where}: as of ledger version {past.version}"
         if view.published:
             self.past.append(PastView(version=view.version, values=values, runs=self.visible & self.with_rows))
+
+
+def _needed(view: LedgerView) -> frozenset[str]:
+    return frozenset(slice_ for request in view.open_requests() for slice_ in _slices(view, request))
 
 
 def _slices(view: LedgerView, request: Request) -> list[str]:
