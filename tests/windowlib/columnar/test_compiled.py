@@ -176,7 +176,7 @@ def test_words_with_gaps_and_words_out_of_line_have_the_same_hashes(monkeypatch:
     rng = np.random.default_rng(7)
     table = rng.integers(0, 1 << 63, (50, 3)).astype(np.uint64)
     odd = np.frombuffer(b"x" + table[:, 0].tobytes(), np.uint8)[1:].view(np.uint64)
-    for words in (table[:, 1], np.broadcast_to(table[0, 0], 20), odd, table[::2, 0][:0], table):
+    for words in (table[:, 1], np.broadcast_to(table[0, 0], 20), odd, table[::2, 0][:0]):
         for seed in (5, words):
             monkeypatch.setattr(xxhash, "PROCESS", CompiledLoops(load=lambda: None))
             expected = xxhash.hash_words(words, seed)
