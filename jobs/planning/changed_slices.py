@@ -5,7 +5,7 @@ only if one of these commits touches a published slice. `jobs.planning.restating
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import groupby, takewhile
@@ -27,7 +27,8 @@ from jobs.ledger.run_projection import briefs_of
 from jobs.ledger.run_slots import RunBrief
 from jobs.ledger.seen_log import known_log
 from jobs.ledger.view import LedgerView, StagedRun
-from jobs.pipeline.look_back import look_back
+from jobs.pipeline.look_back import LookBack, look_back
+from jobs.pipeline.models.log import LogGrammar
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slice_grid
 from jobs.plain_text import counted
@@ -128,7 +129,8 @@ def _all_that_counts(work: RequestContext, view: LedgerView, tip: LogTip, *, see
         len(_as_seen(view, run_id).sightings) if run_id in view.repairs else len(brief.sightings)
         for run_id, brief in seen.items()
     )
-    place = repr(log_place(work.lake, work.pipeline)), work.pipeline.log.slice
+    log = work.pipeline.log
+    place = repr(log_place(work.lake, work.pipeline)), log.slice, repr(log.distinct)
     return place, tip.version, tip.commit, seq, tuple(seen), sightings, len(view.accepted)
 
 
@@ -216,11 +218,11 @@ def _is_restored(tip: LogTip, base: Look, *, runs: Sequence[StagedRun]) -> bool:
 
 
 def _touched(
-    work: RequestContext, tip: LogTip, base: Look, *, view: LedgerView, published: Iterable[str]
+    work: RequestContext, tip: LogTip, base: Look, *, view: LedgerView, published: Mapping[str, str]
 ) -> Mapping[str, int] | None:
     """Return published slice -> the newest commit since a look that touched what its run reads; None: all may be.
 
-    Commits that were accepted since count as well: the look may name them.
+    `published` maps a slice to its run. Commits that were accepted since count as well: the look may name them.
     """
     uri, by = tip.files.uri, work.pipeline.log.slice
     touched = touched_since(tip, base.version, Cut(uri=uri, by=by, slices=()), names=base.names)
@@ -230,17 +232,31 @@ def _touched(
     accepted = sorted(new, key=lambda rewrite: rewrite.version)
     if not touched and not accepted:
         return {}
-    slices = [view.slices[slice_id] for slice_id in published]
-    back = look_back(work.pipeline, slices)
-    cut = Cut(uri=uri, by=by, slices=back.every)
-    commits: dict[str, int] = {name: rewrite.version for rewrite in accepted for name in rewrite.slices}
-    for span, commit in touched.items():
-        for slice_ in overlapped(cut, span):
-            commits[slice_.slice_id] = max(commit, commits.get(slice_.slice_id, -1))
-    newest = [commits.get(slice_.slice_id, -1) for slice_ in back.every]
-    before = {slice_.slice_id: back.before(slice_.slice_id) for slice_ in slices}
-    own = {name: max([*newest[read.start : read.stop], commits.get(name, -1)]) for name, read in before.items()}
-    return {name: commit for name, commit in own.items() if commit >= 0}
+    newest = dict[str, int]()
+    for back in _look_backs(work, view, [view.runs[run_id] for run_id in published.values()]):
+        cut = Cut(uri=uri, by=by, slices=back.every)
+        commits: dict[str, int] = {name: rewrite.version for rewrite in accepted for name in rewrite.slices}
+        for span, commit in touched.items():
+            for slice_ in overlapped(cut, span):
+                commits[slice_.slice_id] = max(commit, commits.get(slice_.slice_id, -1))
+        every = [commits.get(slice_.slice_id, -1) for slice_ in back.every]
+        before = {slice_.slice_id: back.before(slice_.slice_id) for slice_ in back.slices}
+        newest |= {name: max([*every[read.start : read.stop], commits.get(name, -1)]) for name, read in before.items()}
+    return {name: commit for name, commit in newest.items() if commit >= 0}
+
+
+def _look_backs(work: RequestContext, view: LedgerView, runs: Sequence[StagedRun]) -> list[LookBack]:
+    """Return the slices of runs, by spec: those of a former one may have read other slices before."""
+    of_spec: dict[str, list[StagedRun]] = {}
+    for run in runs:
+        of_spec.setdefault(run.result.spec_fingerprint, []).append(run)
+    return [
+        look_back(
+            work.pipeline.model_copy(update={"log": _as_spec_reads(work, spec_of(view, own[0]))}),
+            [view.slices[run.result.slice.slice_id] for run in own],
+        )
+        for own in of_spec.values()
+    ]
 
 
 def _published_after(view: LedgerView, seq: int) -> frozenset[str]:
@@ -304,16 +320,21 @@ def _as_read(work: RequestContext, view: LedgerView, runs: Sequence[StagedRun]) 
     The published chain goes on with the spec of `work`. So the files that decide about such a slice are others.
     """
     log, seen = work.pipeline.log, dict[str, SeenInput]()
-    bounds = {"first": log.slice.first, "last": log.slice.last}
-    specs = [spec_of(view, run).log for run in runs]
-    keys = ({"slice": own.slice.model_copy(update=bounds), "distinct": own.distinct} for own in specs)
-    logs = [log.model_copy(update=own) for own in keys]
+    logs = [_as_spec_reads(work, spec_of(view, run)) for run in runs]
     for reading, group in groupby(zip(logs, runs, strict=True), key=itemgetter(0)):
         if reading != log:
             own_work = replace(work, pipeline=work.pipeline.model_copy(update={"log": reading}))
             with suppress(LogError):  # a log that cannot be cut so any more, such as another table: it has changed
                 seen |= _seen(_read_now(own_work, view, [run.result.slice for _, run in group]))
     return seen
+
+
+def _as_spec_reads(work: RequestContext, spec: Pipeline) -> LogGrammar:
+    """Return the log with the slices and `log.distinct` of a former spec, and the bounds of `work`."""
+    log = work.pipeline.log
+    bounds = {"first": log.slice.first, "last": log.slice.last}
+    own = {"slice": spec.log.slice.model_copy(update=bounds), "distinct": spec.log.distinct}
+    return log.model_copy(update=own)
 
 
 def _changed(view: LedgerView, run_id: str, seen: SeenInput) -> ChangedSlice | None:

@@ -403,6 +403,27 @@ def test_slices_of_a_former_spec_are_compared_as_their_runs_have_read_them(tmp_p
 
 
 @pytest.mark.slow
+def test_a_look_knows_which_slices_the_runs_of_a_former_spec_have_read(tmp_path: Path) -> None:
+    """Defect: after `log.distinct` had been adopted away, a look that built on another one left the second day out."""
+    place = Place(tmp_path)
+    for day in range(4):
+        place.put(Put(day, 24 * day + 1), Put(day, 24 * day + 5))
+    text = place.text().replace("  order: [seq]\n", "  order: [seq]\n  distinct: {by: [seq], within: 1d}\n")
+    run(replace(place.work(), pipeline=sales(text)), 0, 2)
+    work = place.work()
+    run(work, 2, 4, warms_up=True)
+    looked = look_at_log(work, work.ledger.view())
+    assert looked.look is not None
+    look = looked.look
+    work.ledger.write(lambda view: [looked_event(look, view.look)])
+    place.put(Put(0, 2))
+    view = work.ledger.view()
+    for each in (view, replace(view, look=None)):
+        changed = [change.slice.slice_id for change in changed_slices(work, each)]
+        assert changed == ["1970-01-05", "1970-01-06"]
+
+
+@pytest.mark.slow
 def test_slices_of_a_former_spec_whose_slice_column_the_log_no_longer_has_are_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
