@@ -19,8 +19,9 @@ from jobs.ledger.events import LedgerEvent
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.projection import Projection
 from jobs.ledger.table import ConflictError
-from jobs.ledger.view import LedgerView, Request
+from jobs.ledger.view import LedgerView, Request, StagedRun
 from jobs.orchestration import attempts, late_repair, mending, repair_proposals, requests
+from jobs.pipeline.look_back import LookBack
 from jobs.planning import assessing, chains, changed_slices, request_context, restating
 from jobs.publishing import cleaning, judging, publishing, rules
 from jobs.publishing.retention import Need
@@ -255,13 +256,11 @@ def restored_at_a_loss(patch: pytest.MonkeyPatch) -> None:
 
 def without_look_back(patch: pytest.MonkeyPatch) -> None:
     """A look forgets that a commit concerns the slices after its own, which read it for `log.distinct`."""
-    touched = changed_slices._touched
 
-    def own(work: Any, *positional: Any, **named: Any) -> object:  # noqa: ANN401 - those of the function
-        log = work.pipeline.log.model_copy(update={"distinct": None})
-        return touched(replace(work, pipeline=work.pipeline.model_copy(update={"log": log})), *positional, **named)
+    def own(_work: object, view: LedgerView, runs: Sequence[StagedRun]) -> list[LookBack]:
+        return [LookBack(slices=tuple(view.slices[run.result.slice.slice_id] for run in runs))]
 
-    patch.setattr(changed_slices, "_touched", own)
+    patch.setattr(changed_slices, "_look_backs", own)
 
 
 @dataclass(frozen=True)

@@ -86,6 +86,11 @@ def _judge(world: World, view: LedgerView, request: Request, held: list[RunResul
         world.cancelled_ms = world.truth.ms
         _decided(world, "cancel", view, request_id=request.request_id, reason="not now")
         return
+    if request.kind is RequestKind.RANGE and max(request.runs) < max(view.published, default=""):
+        # The schedule has published later days since, from the state of before.
+        world.drawn["overtaken"] += 1
+        _decided(world, "cancel", view, request_id=request.request_id, reason="later days are there")
+        return
     world.drawn["waived"] += len(held)
     chosen = [{"slice_id": run.slice.slice_id, "run_id": run.run_id, "reason": "a real peak"} for run in held]
     _decided(world, "waive_and_publish", view, request_id=request.request_id, slices=chosen)
