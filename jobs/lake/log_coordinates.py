@@ -243,6 +243,6 @@ def slice_commits(
         # What was seen of another slice covers those before that one as well, which the run of this slice may not read.
         unread = range(own[-1].version + 1 if own else 0, history.since)
         others = ids[back.before(name).start : back.before(name).stop]
-        of_others = (new[other].union(seen.get(other, set()).intersection(unread)) for other in others)
+        of_others = (new[other].union(filter(unread.__contains__, seen.get(other, ()))) for other in others)
         commits[name] = new[name].union(seen.get(name, ()), *of_others)
     return commits
