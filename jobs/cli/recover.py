@@ -26,7 +26,8 @@ def recover_command(*, reason: str, work: RequestContext) -> int:
     `hindcast status` and `hindcast verify` then. The ledger uses the versions of the lost commits again: if you have
     kept one of them for `hindcast changes --since`, begin again with 0.
     """
-    name, restored = work.pipeline.name, work.ledger.restore_commits(who=options.who(), reason=reason)
+    name = work.pipeline.name
+    restored = work.ledger.restore_commits(who=options.who(), reason=reason)
     if restored:
         told = (
             f"{name}: the ledger's commit files of versions {', '.join(map(str, restored))} were written again from "

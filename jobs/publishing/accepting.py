@@ -107,9 +107,9 @@ def accept_rewrites(
         return acceptance_events(view, table_id=rewrites.table_id, chosen=chosen, reason=checked, who=who)
 
     after = work.ledger.write(decide)
-    commits = {(rewrites.table_id, rewrite.version, rewrite.actions) for rewrite in chosen}
-    told = ((entry, entry.rewrite) for entry in after.accepted)
-    own = [entry for entry, rewrite in told if (entry.table_id, rewrite.version, rewrite.actions) in commits]
+    commits = {(rewrite.version, rewrite.actions) for rewrite in chosen}
+    of_table = (entry for entry in after.accepted if entry.table_id == rewrites.table_id)
+    own = [entry for entry in of_table if (entry.rewrite.version, entry.rewrite.actions) in commits]
     return Acceptance(
         accepted=tuple(entry for entry in own if entry.seq > before.version),
         earlier=tuple(entry for entry in own if entry.seq <= before.version),
